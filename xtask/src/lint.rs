@@ -6,10 +6,12 @@ use std::path::Path;
 
 use crate::circles;
 use crate::dist::published;
+use crate::needs;
 use crate::step::{EVERY_SINK, cargo};
 use crate::tidy;
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
+    needs::provide_to_build()?;
     tidy::run(root)?;
     circles::run(root)?;
     cargo(&[], &["fmt", "--all", "--check"])?;

@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod go;
 mod instructions;
+mod kafka;
 mod lint;
 mod nats;
 mod needs;

@@ -1,5 +1,5 @@
 //! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
-//! compilers for C and C++, and Node. Go is in `go.rs`.
+//! compilers for C and C++, Java, a browser, and Node. Go is in `go.rs`. And what it takes to build the sinks that are features.
 //!
 //! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
 //! them. It removes no installed package and starts no service.
@@ -11,24 +11,31 @@ use std::process::{Command, Stdio};
 
 use crate::step;
 
+/// What librdkafka is built with, and OpenSSL, which it uses.
+const TO_BUILD: [(&str, &str); 3] =
+    [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
+
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 22] = [
+const NEEDS: [(&str, &str); 25] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
     ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
+    ("chromedriver", "chromium-driver"),
+    ("chromium", "chromium"),
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
+    ("java", "default-jre-headless"),
     ("journalctl", "systemd"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
+    ("mvn", "maven"),
     ("nc", "netcat-openbsd"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),
-    ("pkg-config", "pkg-config"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("ss", "iproute2"),
@@ -45,20 +52,37 @@ const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-rec
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
-/// Installs what the tests need, or returns an error that names it.
-pub(crate) fn provide_for_tests() -> Result<(), String> {
-    provide(&NEEDS)
+/// Installs missing programs as root, or returns an error that names them.
+pub(crate) fn provide() -> Result<(), String> {
+    let found = || missing(&search_path(), has_venv());
+    install(&found)
 }
 
-/// Installs missing programs as root, or returns an error that names them.
-pub(crate) fn provide(needs: &[(&'static str, &'static str)]) -> Result<(), String> {
-    let missing = missing(needs, &search_path(), has_venv());
+/// The same for what packages are made with.
+pub(crate) fn provide_to_pack(tools: &[(&'static str, &'static str)]) -> Result<(), String> {
+    let tools = [&TO_BUILD[..], tools].concat();
+    let found = || {
+        let venv = (!has_venv()).then_some(VENV);
+        missing_of(&tools, &search_path()).into_iter().chain(venv).collect()
+    };
+    install(&found)
+}
+
+/// The same for what is needed to build every sink.
+pub(crate) fn provide_to_build() -> Result<(), String> {
+    let found = || missing_of(&TO_BUILD, &search_path());
+    install(&found)
+}
+
+fn install(missing: &dyn Fn() -> Vec<(&'static str, &'static str)>) -> Result<(), String> {
+    let look_again = missing;
+    let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
     let packages = packages(&missing);
     let names: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-    eprintln!("xtask: this needs {}", names.join(", "));
+    eprintln!("xtask: missing: {}", names.join(", "));
     let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
     let by_hand = |why: &str| {
         format!(
@@ -79,7 +103,7 @@ pub(crate) fn provide(needs: &[(&'static str, &'static str)]) -> Result<(), Stri
         .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
     drop(policy);
     installed.map_err(|problem| by_hand(&problem))?;
-    match self::missing(needs, &search_path(), has_venv()).first() {
+    match look_again().first() {
         None => Ok(()),
         Some((needed, package)) => Err(format!("{package} is installed, but {needed} is not found")),
     }
@@ -89,16 +113,17 @@ fn search_path() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
-fn missing(
-    needs: &[(&'static str, &'static str)],
-    path: &[PathBuf],
-    has_venv: bool,
-) -> Vec<(&'static str, &'static str)> {
+fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)> {
+    let programs = [missing_of(&TO_BUILD, path), missing_of(&NEEDS, path)].concat();
+    programs.into_iter().chain((!has_venv).then_some(VENV)).collect()
+}
+
+fn missing_of(needs: &[(&'static str, &'static str)], path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
     let is_missing = |(needed, _): &(&str, &str)| match needed.starts_with('/') {
         true => !Path::new(needed).is_file(),
         false => !path.iter().any(|directory| is_program(&directory.join(needed))),
     };
-    needs.iter().copied().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
+    needs.iter().copied().filter(is_missing).collect()
 }
 
 /// Whether Python can make environments that have pip.
@@ -154,24 +179,27 @@ mod tests {
 
     #[test]
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
-        let nowhere = missing(&NEEDS, &[PathBuf::from("/proc/self/nowhere")], false);
+        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")], false);
         let programs = NEEDS.iter().filter(|(needed, _)| !needed.starts_with('/')).count() + 1;
         assert!(nowhere.len() >= programs, "{nowhere:?}");
         let all = [
             "bind9-dnsutils",
             "bsdutils",
+            "chromium",
+            "chromium-driver",
             "cmake",
             "curl",
+            "default-jre-headless",
             "g++",
             "iproute2",
             "libspdlog-dev",
+            "maven",
             "nats-server",
             "netcat-openbsd",
             "nginx",
             "nodejs",
             "npm",
             "openssl",
-            "pkg-config",
             "python3",
             "python3-yaml",
             "strace",

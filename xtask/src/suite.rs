@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::go;
+use crate::kafka;
 use crate::nats;
 use crate::needs;
 use crate::python;
@@ -16,9 +17,10 @@ const TEST: [&str; 7] =
     ["test", "--workspace", "--features", step::EVERY_SINK, "--release", "--locked", "--no-fail-fast"];
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    needs::provide_for_tests()?;
+    needs::provide()?;
     go::provide(root)?;
     nats::provide(root)?;
+    kafka::provide(root)?;
     unpacked::provide()?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 
 use bbq_spool::Entry;
+use bbq_wire::batch::Origin;
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
 use data_encoding::BASE64;
@@ -79,6 +80,9 @@ struct Record<'a> {
     /// Instead of `message` if the message is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_base64: Option<String>,
+    /// Of a message of which only the beginning is here: the length of the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_bytes: Option<usize>,
     /// Of dead letters: what the destination said.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<&'a str>,
@@ -200,16 +204,42 @@ struct Timestamped<'a> {
     record: &'a Record<'a>,
 }
 
-/// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
-fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
-    let header = &entry.batch.header;
-    let origin = entry.origin();
-    let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
-    let time = DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true);
-    let stream = header.stream.to_string();
-    let rejected = entry.batch.rejection();
-    let records = entry.batch.records().zip(entry.peers());
-    for (sequence, (raw, peer)) in (header.first_sequence..).zip(records) {
+/// What the messages of a batch have in common, as texts.
+pub(crate) struct BatchTexts<'a> {
+    origin: Origin<'a>,
+    time: String,
+    stream: String,
+    worker: u32,
+    source: SourceKind,
+    rejected: Option<&'a str>,
+}
+
+impl<'a> BatchTexts<'a> {
+    pub(crate) fn of(entry: &'a Entry<'a>) -> BatchTexts<'a> {
+        let origin = entry.origin();
+        let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
+        BatchTexts {
+            origin,
+            time: DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true),
+            stream: entry.batch.header.stream.to_string(),
+            worker: entry.lane,
+            source: entry.batch.header.source,
+            rejected: entry.batch.rejection(),
+        }
+    }
+
+    /// Appends a message as JSON, as [`Format::Json`] does; or its beginning, with the length of the whole.
+    pub(crate) fn append_json(
+        &self,
+        sequence: u64,
+        (raw, message_bytes): (&[u8], Option<usize>),
+        peer: Peer,
+        out: &mut Vec<u8>,
+    ) {
+        append_line(&Record { message_bytes, ..self.record(sequence, raw, peer) }, out);
+    }
+
+    fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer) -> Record<'b> {
         let (peer, process) = match peer {
             Peer::Unnamed => (None, None),
             Peer::Process { pid, uid, gid } => {
@@ -217,22 +247,31 @@ fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
             }
             Peer::Inet(address) => (Some(address.to_string()), None),
         };
-        let otlp = (header.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
+        let otlp = (self.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
         let text = std::str::from_utf8(raw).ok();
-        let record = Record {
-            time: &time,
-            listener: origin.listener,
+        Record {
+            time: &self.time,
+            listener: self.origin.listener,
             peer,
             process,
-            worker: entry.lane,
-            stream: &stream,
+            worker: self.worker,
+            stream: &self.stream,
             sequence,
             message: text.filter(|_| otlp.is_none()),
             message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
-            rejected,
-            syslog: (header.source == SourceKind::Syslog).then(|| syslog::read(raw)),
+            message_bytes: None,
+            rejected: self.rejected,
+            syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw)),
             otlp,
-        };
-        f(&record, raw);
+        }
+    }
+}
+
+/// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
+fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
+    let texts = BatchTexts::of(entry);
+    let records = entry.batch.records().zip(entry.peers());
+    for (sequence, (raw, peer)) in (entry.batch.header.first_sequence..).zip(records) {
+        f(&texts.record(sequence, raw, peer), raw);
     }
 }

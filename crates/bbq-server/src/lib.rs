@@ -99,6 +99,14 @@ pub mod fuzzing {
         crate::worker::fuzzed_numbers(stream, sequence)
     }
 
+    /// Reads the prefix of gRPC in front of a message.
+    ///
+    /// # Panics
+    /// An accepted prefix is not that of its message.
+    pub fn grpc_prefix(body: &[u8]) {
+        crate::worker::fuzzed_prefix(body);
+    }
+
     /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
     pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
         crate::worker::fuzzed_body(coding, bytes, piece)

@@ -102,6 +102,12 @@ impl Hot {
         let index = groups.binary_search_by_key(&position, |group| group.from).ok()?;
         groups.get(index).cloned()
     }
+
+    /// The oldest group at `position` or behind it.
+    pub(crate) fn from(&self, position: u64) -> Option<Arc<HotGroup>> {
+        let groups = &self.locked().groups;
+        groups.get(groups.partition_point(|group| group.from < position)).cloned()
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! A failed read is retried a few times. Blocks that still cannot be read, and damaged bytes, are skipped, counted, logged, and
 //! kept: damaged bytes are copied to the quarantine directory; a file with unreadable blocks is moved there once every reader has
 //! passed it. A bad block costs only the batches in it.
+//!
+//! A *watcher* reads as the others do, but nobody waits for it: segments may be deleted, and their files written again, while it reads
+//! them. It looks after each read whether its segment is still there, and sets nothing aside.
 
 use std::convert::Infallible;
 use std::io;
@@ -88,10 +91,12 @@ pub struct LaneReader {
     scratch: Scratch,
     /// Failed reads since the last one that succeeded.
     failures: u32,
+    /// See the module.
+    is_watcher: bool,
 }
 
 impl LaneReader {
-    pub(crate) fn new(core: Arc<LaneCore>, place: LanePlace) -> LaneReader {
+    pub(crate) fn new(core: Arc<LaneCore>, place: LanePlace, is_watcher: bool) -> LaneReader {
         LaneReader {
             core,
             place,
@@ -100,6 +105,7 @@ impl LaneReader {
             previous_bytes: 0,
             scratch: Scratch::default(),
             failures: 0,
+            is_watcher,
         }
     }
 
@@ -125,6 +131,32 @@ impl LaneReader {
     #[must_use]
     pub fn queued(&self) -> u64 {
         self.core.durable().records.saturating_sub(self.place.record)
+    }
+
+    /// Durable bytes that it has not read.
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
+        self.core.durable().position.saturating_sub(self.place.position)
+    }
+
+    /// Moves to the end of what is durable. Returns the records in between.
+    pub fn skip_to_end(&mut self) -> u64 {
+        let durable = self.core.durable();
+        self.open = None;
+        self.buffer = ReadBuffer::default();
+        self.skip_to(durable.position, durable.records).records
+    }
+
+    /// Returns the next group that is still in memory, or what is missing in front of it. `None` if nothing is in memory.
+    pub fn next_in_memory(&mut self) -> Option<Next> {
+        let durable = self.core.durable();
+        let hot =
+            self.core.hot.from(self.place.position).filter(|hot| hot.frame.end() <= durable.position)?;
+        if hot.from > self.place.position || hot.frame.first_record > self.place.record {
+            let lost = self.skip_to(hot.from, hot.frame.first_record);
+            return Some(Next::Lost(lost));
+        }
+        self.take_hot().map(Next::Group)
     }
 
     /// Calls `deliver` for each batch of the next group, and moves behind the group.
@@ -200,7 +232,11 @@ impl LaneReader {
         if let Err(error) = self.open_segment(&segment, end) {
             return self.pass_unopened(&segment, durable, error).map(Next::Lost);
         }
-        match self.load_group(end)? {
+        let frame = self.load_group(end)?;
+        if let Some(lost) = self.pass_deleted(durable) {
+            return Ok(Next::Lost(lost));
+        }
+        match frame {
             Some(frame) => Ok(self.take_read(frame, end)),
             None => self.pass_damage(&segment, end, durable).map(Next::Lost),
         }
@@ -245,6 +281,22 @@ impl LaneReader {
             Some(next) if next.start < durable.position => (next.start, next.first_record),
             _ => (durable.position, durable.records),
         }
+    }
+
+    /// Moves a watcher whose segment was deleted since it was found: what was read may be of another one. The mark is set before a file
+    /// is removed or renamed, so what was read in front of it is right.
+    fn pass_deleted(&mut self, durable: Durable) -> Option<Lost> {
+        let deleted = self.core.dropped_until.load(Ordering::Acquire);
+        if !self.is_watcher || self.place.position >= deleted {
+            return None;
+        }
+        self.open = None;
+        self.buffer.clear();
+        let (position, record) = match self.core.segments.at_or_after(deleted) {
+            Some(next) if next.start < durable.position => (next.start.max(deleted), next.first_record),
+            _ => (durable.position, durable.records),
+        };
+        Some(self.skip_to(position, record))
     }
 
     /// Opens the segment, and moves behind its header if the reader is in front of it.
@@ -351,6 +403,9 @@ impl LaneReader {
         };
         let lost = self.skip_to(until, record);
         // Allocated bytes that were never written are zeros.
+        if self.is_watcher {
+            return Ok(lost);
+        }
         if lost.records > 0 || rest.iter().any(|byte| *byte != 0) {
             error!(lane = self.core.index, position = from, records = lost.records, "the spool is damaged");
             quarantine::set_aside(&self.core, from, &rest);
@@ -371,7 +426,7 @@ impl LaneReader {
         if !is_gone {
             error!(path = %path.display(), %error, records = lost.records, "a segment cannot be opened and is skipped");
             self.core.segments.mark_unreadable(segment.start);
-        } else if lost.reason == LostReason::Damaged {
+        } else if lost.reason == LostReason::Damaged && !self.is_watcher {
             error!(path = %path.display(), records = lost.records, "a segment is missing");
         }
         Ok(lost)

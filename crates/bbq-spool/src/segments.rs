@@ -58,6 +58,11 @@ impl Segments {
         self.locked().len()
     }
 
+    /// Position and first record of each, the oldest first.
+    pub(crate) fn starts(&self) -> Vec<(u64, u64)> {
+        self.locked().values().map(|segment| (segment.start, segment.first_record)).collect()
+    }
+
     pub(crate) fn push(&self, segment: Segment) {
         self.locked().insert(segment.start, segment);
     }

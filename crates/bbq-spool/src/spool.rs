@@ -317,7 +317,30 @@ impl Spool {
     /// A reader per lane, each at its place in `cursor`.
     #[must_use]
     pub fn readers(&self, cursor: &Cursor) -> Vec<LaneReader> {
-        self.lanes.iter().map(|core| LaneReader::new(Arc::clone(core), cursor.place(core.index))).collect()
+        self.readers_of(cursor, false)
+    }
+
+    /// Readers for which no segment is kept: what is deleted before they come to it is lost to them, as with drop-oldest.
+    #[must_use]
+    pub fn watchers(&self, cursor: &Cursor) -> Vec<LaneReader> {
+        self.readers_of(cursor, true)
+    }
+
+    fn readers_of(&self, cursor: &Cursor, is_watcher: bool) -> Vec<LaneReader> {
+        let reader =
+            |core: &Arc<LaneCore>| LaneReader::new(Arc::clone(core), cursor.place(core.index), is_watcher);
+        self.lanes.iter().map(reader).collect()
+    }
+
+    /// Where the segments of each lane begin, the oldest first, as far as they are durable.
+    #[must_use]
+    pub fn segment_places(&self) -> Vec<Vec<LanePlace>> {
+        let places = |core: &Arc<LaneCore>| {
+            let end = core.durable().position;
+            let starts = core.segments.starts().into_iter().filter(|(position, _)| *position < end);
+            starts.map(|(position, record)| LanePlace { lane: core.index, position, record }).collect()
+        };
+        self.lanes.iter().map(places).collect()
     }
 
     /// The order in which the lanes are read.

@@ -15,3 +15,4 @@ mod recycled;
 mod stress;
 mod support;
 mod version_1;
+mod watchers;

@@ -37,6 +37,11 @@ pub(crate) enum Command {
     ///
     /// Shows received and delivered messages, and all problems of the server.
     Status(StatusArguments),
+    /// Show messages while they come
+    ///
+    /// Shows what is on the server's disk, a line for each message, until it is ended by SIGINT. If more comes than somebody could read, the
+    /// server shows a sample, and says how many messages it skipped: it never waits for this command. Sinks get every message.
+    Tail(TailArguments),
     /// Check a configuration file, and show what the server would open
     Check(CheckArguments),
     /// Check a configuration file, or print a default one or the JSON Schema
@@ -174,6 +179,49 @@ pub(crate) struct StatusArguments {
     /// Wait until the server is ready; exit with 1 if it is not ready in time
     #[arg(long, value_name = "SECONDS")]
     pub(crate) wait: Option<f64>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq tail --severity err
+  bbq tail --listener app --grep 'status=5[0-9][0-9]' --from 10m
+  bbq tail --json --from beginning | jq .message
+Control characters of messages are shown escaped. The exit code is 130 after SIGINT.")]
+pub(crate) struct TailArguments {
+    /// Only of this listener: its name, or its SPEC without options
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+    /// Only of this sender: ADDRESS, ADDRESS:PORT, pid:N or uid:N
+    #[arg(long, value_name = "PEER")]
+    pub(crate) peer: Option<String>,
+    /// Only of this stream: 32 hexadecimal digits
+    #[arg(long, value_name = "ID")]
+    pub(crate) stream: Option<String>,
+    /// Only of this facility of syslog, such as auth or local0
+    #[arg(long, value_name = "NAME")]
+    pub(crate) facility: Option<String>,
+    /// Only of this severity or worse, or of a range: err, err..warning. Of syslog and OpenTelemetry
+    #[arg(long, short = 'p', value_name = "NAME")]
+    pub(crate) severity: Option<String>,
+    /// Only with this text in it; the first 64 KiB of a message are searched
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// Only what matches this regular expression
+    #[arg(long, short = 'g', value_name = "REGEX")]
+    pub(crate) grep: Option<String>,
+    /// Where to begin: now, beginning (the oldest message in the spool), or how long ago it was received: 90s, 10m, 2h, 1d
+    #[arg(long, value_name = "WHEN", default_value = "now")]
+    pub(crate) from: String,
+    /// Print an object per message, as a file sink with format=json does
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration
+    #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
+    pub(crate) admin: SocketAddr,
+    /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 fn admin_address(text: &str) -> Result<SocketAddr, String> {

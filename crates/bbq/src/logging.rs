@@ -9,8 +9,9 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::log_queue::LogQueue;
 
-/// A library whose lines are left out unless BBQ_LOG names it: the sink that uses it tells the same in its own words.
-const QUIET: &str = "async_nats";
+/// Libraries whose lines are left out unless BBQ_LOG names them: who uses them tells the same in words of ours, and not for each
+/// connection of a peer that floods.
+const QUIET: [&str; 5] = ["async_nats", "h2", "hyper", "librdkafka", "rdkafka"];
 
 /// The queue of a server's log.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
@@ -21,11 +22,12 @@ pub(crate) fn start(is_queued: bool) {
         .with_default_directive(LevelFilter::INFO.into())
         .with_env_var("BBQ_LOG")
         .from_env_lossy();
-    let is_asked_for = std::env::var("BBQ_LOG").is_ok_and(|log| log.contains(QUIET));
-    let filter = match format!("{QUIET}=off").parse() {
-        Ok(directive) if !is_asked_for => filter.add_directive(directive),
-        _ => filter,
-    };
+    let wanted = std::env::var("BBQ_LOG").unwrap_or_default();
+    let quiet = QUIET.iter().filter(|library| !wanted.contains(*library));
+    let filter = quiet.fold(filter, |filter, library| match format!("{library}=off").parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    });
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let writer = match is_queued {

@@ -1,6 +1,6 @@
 //! bbq, a burst queue: the command line.
 //!
-//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 128 plus the number of the signal that ended `bbq send` or `bbq bench`.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 128 plus the number of the signal that ended `bbq send`, `bbq tail` or `bbq bench`.
 //! A broken pipe on standard output is not an error.
 
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ mod spec_help;
 mod spool;
 mod status;
 mod status_table;
+mod tail;
 mod token;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Tail(arguments) => tail::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => check::run_config(&arguments),
         Command::ListenSetup(arguments) => listen_setup::run(&arguments),

@@ -257,11 +257,12 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
                 Some("create") => "&stream=S",
                 Some("replicas") => "&stream=S&create=on",
                 Some("user") => "&password_env=PATH",
+                Some("sasl") => "&user=u&password_env=PATH",
                 _ => "",
             };
             let argument = match kind.argument {
                 "" => "",
-                url if url.ends_with("/SUBJECT") => "//a/b",
+                url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//a/b",
                 url if url.ends_with("/PATH") => "//a/b",
                 address if address.starts_with("//") => "//a",
                 _ => "a",

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use super::disk::text;
 use super::material::Material;
-use super::text;
 use crate::step;
 
 const TOOL: &str = "cargo-cyclonedx@0.5.9";
@@ -16,8 +16,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     if !program.exists() {
         step::cargo(&[], &["install", "--quiet", "--locked", "--root", &tools, TOOL])?;
     }
-    let options =
-        ["cyclonedx", "--quiet", "--format", "json", "--features", step::EVERY_SINK];
+    let options = ["cyclonedx", "--quiet", "--format", "json", "--features", step::EVERY_SINK];
     let files = ["--manifest-path", "crates/bbq/Cargo.toml", "--override-filename", NAME];
     let made = step::run(
         &[("SOURCE_DATE_EPOCH", material.time.as_str())],

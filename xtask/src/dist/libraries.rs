@@ -1,13 +1,14 @@
 //! libbbq as bindings/c/install.sh installs it, for each format of packages.
 
+use super::disk::text;
 use super::material::Material;
-use super::{programs, text};
+use super::programs;
 use crate::step;
 
 pub(super) fn stage(material: &Material) -> Result<(), String> {
     let stage = material.stage();
     let libraries = stage.join("libraries");
-    super::create(&libraries)?;
+    super::disk::create(&libraries)?;
     let [shared, archive] = ["libbbq.so", "libbbq.a"].map(|name| text(&libraries.join(name)));
     programs::strip(material, &text(&material.built("libbbq.so")), &shared)?;
     let built = text(&material.built("libbbq.a"));

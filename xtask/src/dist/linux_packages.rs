@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::disk::{create, text, text_of, write};
 use super::material::Material;
-use super::{create, text, text_of, write};
 use crate::{go, step};
 
 /// Both formats from one description, without the tools of either distribution.
@@ -12,8 +12,16 @@ const NFPM: &str = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2";
 const PACKAGES: [&str; 4] = ["bbq", "libbbq0", "libbbq-dev", "bbq-dbgsym"];
 /// Debian wants a name and an address; this one tells that there is none.
 const MAINTAINER: &str = "the bbq authors <bbq@localhost>";
-/// Shared libraries of the programs that every system has. A package that needs another one would have to say so.
-const LIBRARIES: [&str; 4] = ["libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux"];
+/// Shared libraries that programs may need, and Debian's packages of them. RPM names the libraries themselves.
+const LIBRARIES: [(&str, &str); 7] = [
+    ("ld-linux", ""),
+    ("libc.so.6", ""),
+    ("libcrypto.so.3", "libssl3"),
+    ("libgcc_s.so.1", "libgcc-s1"),
+    ("libm.so.6", ""),
+    ("libssl.so.3", "libssl3"),
+    ("libz.so.1", "zlib1g"),
+];
 const COPYRIGHT: &str = "\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: bbq
@@ -37,12 +45,14 @@ pub(super) fn make_into(material: &Material, version: &str, directory: &Path) ->
     let nfpm = nfpm(material)?;
     create(directory)?;
     documents(material, version)?;
-    let glibc = needed_glibc(material)?;
     let stage = material.stage();
+    let program = Needs::of(&stage.join("bbq"))?;
+    let library = Needs::of(&stage.join("libraries/libbbq.so"))?;
     for name in PACKAGES {
         let template = text_of(&material.root.join("packaging/nfpm").join(format!("{name}.yaml")))?;
         for (format, libdir) in [("deb", material.machine.debian_libraries), ("rpm", "lib64")] {
             let development = if format == "deb" { "libbbq-dev" } else { "libbbq-devel" };
+            let needs = if name == "bbq" { &program } else { &library };
             let filled = [
                 ("@ARCH@", material.machine.debian),
                 ("@VERSION@", version),
@@ -52,8 +62,7 @@ pub(super) fn make_into(material: &Material, version: &str, directory: &Path) ->
                 ("@FORMAT@", format),
                 ("@LIBDIR@", libdir),
                 ("@DEVELOPMENT@", development),
-                ("@GLIBC@", &glibc),
-                ("@BITS@", "(64bit)"),
+                ("@NEEDS@", &needs.listed(format)),
             ]
             .into_iter()
             .fold(template.clone(), |text, (word, value)| text.replace(word, value));
@@ -99,27 +108,57 @@ fn documents(material: &Material, version: &str) -> Result<(), String> {
     step::run(&[], "sh", &["-c", gzip, &text(&stage)])
 }
 
-/// The newest version of glibc that a symbol of the program or of the library asks for.
-fn needed_glibc(material: &Material) -> Result<String, String> {
-    let stage = material.stage();
-    let mut newest = Vec::new();
-    for program in [stage.join("bbq"), stage.join("libraries/libbbq.so")] {
-        let headers = Command::new("objdump").arg("--private-headers").arg(&program).output();
+/// What a program needs to run.
+struct Needs {
+    /// The newest version of glibc that a symbol asks for.
+    glibc: (u32, u32),
+    libraries: Vec<String>,
+}
+
+impl Needs {
+    fn of(program: &Path) -> Result<Needs, String> {
+        let headers = Command::new("objdump").arg("--private-headers").arg(program).output();
         let headers = headers.map_err(|error| format!("cannot run objdump: {error}"))?;
         let headers = String::from_utf8_lossy(&headers.stdout).into_owned();
         let needed = headers.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
-        let stranger =
-            needed.map(str::trim).find(|name| !LIBRARIES.iter().any(|known| name.starts_with(known)));
-        if let Some(stranger) = stranger {
+        let libraries: Vec<String> = needed.map(|name| name.trim().to_owned()).collect();
+        let is_known = |name: &String| LIBRARIES.iter().any(|(known, _)| name.starts_with(known));
+        if let Some(stranger) = libraries.iter().find(|name| !is_known(name)) {
             return Err(format!(
-                "{} needs {stranger}, which the packages do not depend on",
+                "{} needs {stranger}, and no package is known that has it",
                 program.display()
             ));
         }
-        newest.extend(headers.split_whitespace().filter_map(|word| version(word.strip_prefix("GLIBC_")?)));
+        let versions =
+            headers.split_whitespace().filter_map(|word| version(word.strip_prefix("GLIBC_")?)).max();
+        let glibc = versions.ok_or_else(|| format!("{} needs no version of glibc", program.display()))?;
+        Ok(Needs { glibc, libraries })
     }
-    let (major, minor) = newest.into_iter().max().ok_or("no version of glibc is needed")?;
-    Ok(format!("{major}.{minor}"))
+
+    /// The entries of a list in YAML.
+    fn listed(&self, format: &str) -> String {
+        let (major, minor) = self.glibc;
+        let mut entries = match format {
+            "deb" => LIBRARIES
+                .iter()
+                .filter(|(known, package)| {
+                    !package.is_empty() && self.libraries.iter().any(|name| name == known)
+                })
+                .map(|(_, package)| format!("\"{package}\""))
+                .chain([format!("\"libc6 (>= {major}.{minor})\"")])
+                .collect::<Vec<_>>(),
+            _ => self
+                .libraries
+                .iter()
+                .filter(|name| !name.starts_with("ld-linux"))
+                .map(|name| format!("\"{name}()(64bit)\""))
+                .chain([format!("\"libc.so.6(GLIBC_{major}.{minor})(64bit)\"")])
+                .collect(),
+        };
+        entries.sort_unstable();
+        entries.dedup();
+        entries.join(", ")
+    }
 }
 
 fn version(text: &str) -> Option<(u32, u32)> {

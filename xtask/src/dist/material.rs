@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::disk::{create, text_of};
 use super::machine::{self, Machine};
-use super::{create, text_of};
 use crate::step;
 
 pub(super) struct Material {

@@ -4,6 +4,7 @@
 //! One step that fails does not keep the others from being made; the task then fails at its end, and says what is missing.
 
 mod bill;
+mod disk;
 mod libraries;
 mod linux_packages;
 mod machine;
@@ -14,19 +15,20 @@ mod static_program;
 mod unit;
 mod wheel;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{needs, step};
+use disk::text;
 use material::Material;
 
 /// A program, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 8] = [
+const NEEDS: [(&str, &str); 9] = [
     ("gcc", "gcc"),
     ("git", "git"),
     ("musl-gcc", "musl-tools"),
     ("objcopy", "binutils"),
     ("patchelf", "patchelf"),
+    ("perl", "perl"),
     ("python3", "python3"),
     ("rpm", "rpm"),
     ("systemd-analyze", "systemd"),
@@ -34,7 +36,7 @@ const NEEDS: [(&str, &str); 8] = [
 const INSTALLATION: &str = "packaging/test/install.sh";
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    needs::provide(&NEEDS)?;
+    needs::provide_to_pack(&NEEDS)?;
     let material = Material::fresh(root)?;
     programs::build(&material)?;
     let mut missing = Vec::new();
@@ -72,20 +74,4 @@ fn checksums(material: &Material) -> Result<(), String> {
     let sums = "cd \"$0\" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\\n' | sort | xargs sha256sum > ../SHA256SUMS \
                 && mv ../SHA256SUMS . && ls -l --human-readable && cat SHA256SUMS";
     step::run(&[], "sh", &["-c", sums, &text(material.directory())])
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-fn text_of(path: &PathBuf) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-}
-
-fn write(path: &Path, bytes: &str) -> Result<(), String> {
-    fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
-}
-
-fn create(directory: &Path) -> Result<(), String> {
-    fs::create_dir_all(directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))
 }

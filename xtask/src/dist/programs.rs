@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
+use super::disk::{create, text, write};
+use super::libraries;
 use super::material::Material;
-use super::{create, libraries, text, write};
 use crate::step;
 
 const SHELLS: [&str; 3] = ["bash", "fish", "zsh"];

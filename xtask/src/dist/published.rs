@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use super::disk::text;
 use super::material::Material;
-use super::text;
 use crate::step;
 
 /// The names of the packages in `crates` without `publish = false`.
@@ -11,7 +11,7 @@ pub(crate) fn names() -> Result<Vec<String>, String> {
     let entries = fs::read_dir("crates").map_err(|error| format!("cannot read crates: {error}"))?;
     let mut names = Vec::new();
     for entry in entries.flatten() {
-        let manifest = super::text_of(&entry.path().join("Cargo.toml"))?;
+        let manifest = super::disk::text_of(&entry.path().join("Cargo.toml"))?;
         if !manifest.lines().any(|line| line == "publish = false") {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use super::disk::{create, text};
 use super::material::Material;
-use super::{create, programs, text};
+use super::programs;
 use crate::step;
 
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -12,7 +13,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     let target = material.machine.musl;
     step::run(&[], "rustup", &["target", "add", target])
         .map_err(|problem| format!("{problem}; the static program needs Rust's library for {target}"))?;
-    let features = ["--features", step::EVERY_SINK, "--target", target];
+    let features = ["--features", step::EVERY_SINK, "--features", "vendored", "--target", target];
     step::cargo(&[], &[&["build", "--release", "--locked", "-p", "bbq"][..], &features].concat())?;
     let built = material.root.join(step::target_directory()).join(target).join("release/bbq");
     let name = format!("bbq-{}-{}-linux-static", material.version, material.machine.name);

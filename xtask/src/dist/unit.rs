@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use super::disk::{create, text, text_of, write};
 use super::material::Material;
-use super::{create, text, text_of, write};
 use crate::step;
 
 /// `systemd-analyze security`, from 0 (nothing is exposed) to 10, in tenths.

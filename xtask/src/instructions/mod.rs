@@ -82,7 +82,7 @@ fn read_table(root: &Path) -> Result<Table, String> {
 
 /// Counts the paths of `table` on this machine.
 fn count(root: &Path, table: &Table) -> Result<Table, String> {
-    needs::provide_for_tests()?;
+    needs::provide()?;
     let out = root.join("target");
     fs::create_dir_all(&out).map_err(|error| format!("cannot create {}: {error}", out.display()))?;
     let (rustc, valgrind) = (first_line("rustc", "--version")?, first_line("valgrind", "--version")?);

@@ -1,4 +1,5 @@
-//! Limits how many messages a second one address may send to a listener. The IPv6 addresses of a /64 network count as one address.
+//! Limits how many messages a second one address may send to a listener, or how often something else may happen because of an
+//! address. The IPv6 addresses of a /64 network count as one address.
 //!
 //! Each address has a bucket that holds the messages of one second. An address whose bucket is empty waits until it fills again. Messages
 //! are counted when they have been taken, so a read or a request may bring more than is in the bucket; the next one waits for longer.
@@ -16,14 +17,14 @@ use super::peer_log::{PeerLog, address_of};
 
 /// Addresses share a bucket when their hashes are equal, modulo this number: of a thousand addresses about one in 65 does. They take
 /// 512 KiB of each listener with a limit. The key of the hash is random, so nobody can choose with whom to share.
-const BUCKETS: usize = 65_536;
+pub(crate) const BUCKETS: usize = 65_536;
 /// What a full bucket holds, in time.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Shared by all workers.
 #[derive(Debug)]
 pub(crate) struct AddressRate {
-    messages_per_second_max: u32,
+    per_second_max: u32,
     /// For each bucket, until when its messages of the past are paid for, in nanoseconds since the start.
     paid_until: Box<[AtomicU64]>,
     hasher: RandomState,
@@ -33,18 +34,18 @@ pub(crate) struct AddressRate {
 }
 
 impl AddressRate {
-    pub(crate) fn new(messages_per_second_max: u32) -> Arc<AddressRate> {
+    pub(crate) fn new(per_second_max: u32, buckets: usize) -> Arc<AddressRate> {
         Arc::new(AddressRate {
-            messages_per_second_max,
-            paid_until: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            per_second_max,
+            paid_until: (0..buckets).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
             start: Instant::now(),
             log: PeerLog::default(),
         })
     }
 
-    pub(crate) fn messages_per_second_max(&self) -> u32 {
-        self.messages_per_second_max
+    pub(crate) fn per_second_max(&self) -> u32 {
+        self.per_second_max
     }
 
     /// Reports who sends too much.
@@ -70,14 +71,14 @@ impl AddressRate {
 
     fn add_at(&self, peer: Peer, messages: u64, now: Duration) {
         let Some(bucket) = self.bucket(peer) else { return };
-        let time = Duration::from_secs(messages) / self.messages_per_second_max;
+        let time = Duration::from_secs(messages) / self.per_second_max;
         let pay = |paid_until| nanoseconds(Duration::from_nanos(paid_until).max(now).saturating_add(time));
         let _before = bucket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| Some(pay(until)));
     }
 
     fn bucket(&self, peer: Peer) -> Option<&AtomicU64> {
         let hash = self.hasher.hash_one(address_of(peer)?);
-        Some(&self.paid_until[hash as usize % BUCKETS])
+        Some(&self.paid_until[hash as usize % self.paid_until.len()])
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_address_sends_as_many_as_a_second_has_and_then_at_the_rate() {
-        let rate = AddressRate::new(100);
+        let rate = AddressRate::new(100, BUCKETS);
         let (one, same) = (peer("192.0.2.1:1"), peer("192.0.2.1:2"));
         assert_eq!(rate.wait_at(one, ms(5)), None);
         rate.add_at(one, 100, ms(0));
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn addresses_have_buckets_of_their_own_and_a_network_has_one() {
-        let rate = AddressRate::new(1);
+        let rate = AddressRate::new(1, BUCKETS);
         rate.add_at(peer("[2001:db8::1]:1"), 1000, ms(0));
         assert!(rate.wait_at(peer("[2001:db8::ffff]:1"), ms(0)).is_some(), "the same network");
         let others = (0..=255).map(|number| peer(&format!("192.0.2.{number}:1")));
@@ -131,7 +132,7 @@ mod tests {
     /// The largest read of the shortest messages at the lowest rate.
     #[test]
     fn no_number_of_messages_overflows() {
-        let rate = AddressRate::new(1);
+        let rate = AddressRate::new(1, BUCKETS);
         for _ in 0..3 {
             rate.add_at(peer("192.0.2.1:1"), u64::MAX, ms(0));
         }

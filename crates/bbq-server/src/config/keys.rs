@@ -115,7 +115,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
                 pattern: "^(off|.+:[0-9]+)$",
             },
             default: ADMIN_DEFAULT,
-            meaning: "where the server answers `bbq status` and HTTP requests for /status, /metrics and /health",
+            meaning: "where the server shows its page, and answers `bbq status`, `bbq tail`, and HTTP requests for /status, /history, /tail, \
+                      /configuration, /metrics and /health",
         },
     },
     FileKey {

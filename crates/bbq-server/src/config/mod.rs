@@ -5,6 +5,7 @@
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
 
 mod default_file;
+mod effective;
 mod error;
 mod file;
 mod keys;
@@ -29,6 +30,7 @@ use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
 pub use default_file::default_file;
+pub(crate) use effective::EffectiveKey;
 pub use error::ConfigError;
 pub use file::Overrides;
 pub(crate) use file::known as known_option;

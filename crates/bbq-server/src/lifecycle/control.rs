@@ -127,8 +127,9 @@ impl Control {
             predecessor.wait_ended();
         }
         let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let page = address.map(|address| format!("http://{address}/"));
         let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
-        info!(pid = std::process::id(), admin = %address, "ready");
+        info!(pid = std::process::id(), admin = %address, page, "ready");
         self.host.notify(notify::READY);
         self.check_thread.begin(&parts);
         let mut tick = tokio::time::interval(TICK);

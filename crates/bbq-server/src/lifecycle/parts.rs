@@ -7,7 +7,8 @@ use bbq_spool::{Lane, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::access::{AddressLimit, AddressRate};
+use crate::access::{AddressLimit, AddressRate, Floods};
+use crate::config::EffectiveKey;
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -28,6 +29,7 @@ pub(crate) struct Parts {
     pub(crate) address_limits: Vec<Option<Arc<AddressLimit>>>,
     /// Of each listener; `None` if an address may send any number of messages.
     pub(crate) address_rates: Vec<Option<Arc<AddressRate>>>,
+    pub(crate) floods: Arc<Floods>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     pub(crate) ledger: Arc<Ledger>,
@@ -39,6 +41,8 @@ pub(crate) struct Parts {
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
     pub(crate) changes: Arc<Changes>,
+    /// The configuration of the start, but for listeners and sinks.
+    pub(crate) effective: Vec<EffectiveKey>,
     pub(crate) ready: AtomicBool,
 }
 
@@ -64,6 +68,7 @@ impl Parts {
                 refusals: Arc::clone(&listener.refusals),
                 address_limit: self.address_limits[place].clone(),
                 address_rate: self.address_rates[place].clone(),
+                floods: Arc::clone(&self.floods),
             })
         };
         Ok(Worker {

@@ -1,5 +1,5 @@
-//! The admin's HTTP: `/status` in JSON, `/metrics` for Prometheus, and `/health` for load balancers and probes. On a thread of its own, so that it
-//! responds while control waits for a sink, a reload or a stop.
+//! The admin's HTTP server; `routes` has what it answers. On a thread of its own, so that it responds while control waits for a sink, a
+//! reload or a stop. The same thread takes the samples of `history`.
 //!
 //! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
 //! connections, the oldest one without a request is closed for the next: a client that opens many and sends nothing delays no
@@ -8,17 +8,16 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener as AdminListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::extract::State;
+use axum::Router;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::WWW_AUTHENTICATE;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -29,6 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 use tracing::{error, warn};
 
 use crate::access::{Denied, ServedTokens, bearer};
@@ -36,15 +36,16 @@ use crate::config::TokenFile;
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
-use crate::observe::metrics;
+use crate::observe::history::{self, History};
 use crate::observe::rate_limited_log::RateLimitedLog;
-use crate::observe::status::Status;
+use crate::observe::routes::{self, Endless, Shown};
+use crate::observe::tail::{TailThread, Tails};
 
-/// Connections at the same time. Many times the number of probes of a server, and within the reserved descriptors.
+/// Connections at the same time. Many times the number of probes of a server, and within the reserved descriptors. A viewer of the tail has one, too.
 const CONNECTIONS_MAX: usize = 32;
 /// How long the head of a request may take: a client sends it at once.
 const HEAD_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a connection may take as a whole: a status is some hundred KiB at most.
+/// How long a connection may take as a whole, but for a tail: a status is some hundred KiB at most.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients that have sent a request may take to read the response when the admin pauses or ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -70,13 +71,14 @@ pub(crate) struct Admin {
     /// Whether it accepts.
     serves: watch::Receiver<bool>,
     thread: JoinHandle<()>,
+    tail: TailThread,
 }
 
 impl Admin {
-    /// Makes the thread, which accepts nobody yet.
+    /// Makes the thread, which accepts nobody yet, and that of the tail.
     ///
     /// # Errors
-    /// If the thread or its event loop cannot be made.
+    /// If a thread or the event loop cannot be made.
     pub(crate) fn start(
         listener: &AdminListener,
         tokens: Option<Arc<ServedTokens>>,
@@ -87,12 +89,13 @@ impl Admin {
         let (order, orders) = watch::channel(Order::Wait);
         let (tell_serves, serves) = watch::channel(false);
         let asked_for = tokens.clone();
+        let (tail, tails) = TailThread::start()?;
         let thread = spawn("admin".to_owned(), move || {
-            if let Err(error) = runtime.block_on(work(listener, asked_for, orders, &tell_serves)) {
-                error!(%error, "the admin failed; bbq status and /health do not work until a restart");
+            if let Err(error) = runtime.block_on(work(listener, (asked_for, tails), orders, &tell_serves)) {
+                error!(%error, "the admin failed; bbq status, /health and the page do not work until a restart");
             }
         })?;
-        Ok(Admin { tokens, order, serves, thread })
+        Ok(Admin { tokens, order, serves, thread, tail })
     }
 
     /// Takes the tokens that were read with the configuration. `true` if they have changed.
@@ -119,16 +122,18 @@ impl Admin {
         if self.thread.join().is_err() {
             error!("the admin's thread panicked");
         }
+        self.tail.join();
     }
 }
 
 async fn work(
     listener: AdminListener,
-    tokens: Option<Arc<ServedTokens>>,
+    (tokens, tails): (Option<Arc<ServedTokens>>, Tails),
     mut orders: watch::Receiver<Order>,
     tell_serves: &watch::Sender<bool>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
+    let history = Arc::new(History::default());
     loop {
         let order = orders.borrow_and_update().clone();
         match order {
@@ -136,7 +141,9 @@ async fn work(
             Order::Wait => {}
             Order::Serve(parts) => {
                 tell_serves.send_replace(true);
-                serve(&listener, tokens.as_ref(), parts, &mut orders).await;
+                let (history, tails, has_tokens) = (Arc::clone(&history), tails.clone(), tokens.is_some());
+                let shown = Shown { parts, history, tails, has_tokens };
+                serve(&listener, tokens.as_ref(), shown, &mut orders).await;
                 tell_serves.send_replace(false);
                 continue;
             }
@@ -147,24 +154,22 @@ async fn work(
     }
 }
 
-/// Serves until there is another order, then finishes the requests that have come. `parts` changes with a restart in place.
+/// Serves until there is another order, then finishes the requests that have come.
 async fn serve(
     listener: &TcpListener,
     tokens: Option<&Arc<ServedTokens>>,
-    parts: Now,
+    shown: Shown,
     orders: &mut watch::Receiver<Order>,
 ) {
-    let router = Router::new()
-        .route("/", get(async || "bbq: /status (JSON), /metrics, /health\n"))
-        .route("/status", get(async |State(parts): State<Now>| Json(status(&parts))))
-        .route("/metrics", get(async |State(parts): State<Now>| as_metrics(&status(&parts))))
-        .route("/health", get(async |State(parts): State<Now>| health(&status(&parts))))
-        .with_state(parts);
+    let router = routes::router(shown.clone());
+    let mut tick = tokio::time::interval(history::INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let log = RateLimitedLog::default();
     let mut connections = Connections::default();
     loop {
         tokio::select! {
             _ = orders.changed() => break,
+            _ = tick.tick() => shown.history.add(Instant::now(), shown.parts().reading()),
             Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
             accepted = listener.accept(), if connections.have_room() => match accepted {
                 Ok((stream, _)) => {
@@ -181,8 +186,11 @@ async fn serve(
             },
         }
     }
-    for silent in connections.open.iter().filter(|open| !open.has_asked.load(Ordering::Relaxed)) {
-        silent.task.abort();
+    let is_waited_for = |open: &Open| {
+        open.has_asked.load(Ordering::Relaxed) && !open.endless.has_begun.load(Ordering::Relaxed)
+    };
+    for open in connections.open.iter().filter(|open| !is_waited_for(open)) {
+        open.task.abort();
     }
     let finish = async { while connections.tasks.join_next().await.is_some() {} };
     let _in_time = tokio::time::timeout(END_PATIENCE, finish).await;
@@ -199,6 +207,7 @@ struct Open {
     task: AbortHandle,
     /// The head of its request has come.
     has_asked: Arc<AtomicBool>,
+    endless: Arc<Endless>,
 }
 
 impl Connections {
@@ -222,8 +231,10 @@ impl Connections {
             silent.task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let task = self.tasks.spawn(serve_connection(stream, router, tokens, Arc::clone(&has_asked)));
-        self.open.push_back(Open { task, has_asked });
+        let endless = Arc::new(Endless::default());
+        let told = (Arc::clone(&has_asked), Arc::clone(&endless));
+        let task = self.tasks.spawn(serve_connection(stream, router, tokens, told));
+        self.open.push_back(Open { task, has_asked, endless });
     }
 }
 
@@ -232,12 +243,15 @@ async fn serve_connection(
     stream: TcpStream,
     router: Router,
     tokens: Option<Arc<ServedTokens>>,
-    has_asked: Arc<AtomicBool>,
+    (has_asked, endless): (Arc<AtomicBool>, Arc<Endless>),
 ) {
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let of_request = Arc::clone(&endless);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&of_request));
         has_asked.store(true, Ordering::Relaxed);
-        let checked = tokens.as_ref().map(|tokens| tokens.check(bearer(request.headers())));
+        let asked = tokens.as_ref().filter(|_| !routes::is_public(request.uri().path()));
+        let checked = asked.map(|tokens| tokens.check(bearer(request.headers())));
         let routes = routes.clone();
         async move {
             match checked {
@@ -251,26 +265,20 @@ async fn serve_connection(
         .header_read_timeout(HEAD_PATIENCE)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
     // An error of the client concerns only the client.
-    let _done = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+    if tokio::time::timeout(CONNECTION_PATIENCE, &mut connection).await.is_err()
+        && endless.has_begun.load(Ordering::Relaxed)
+    {
+        tokio::select! {
+            _done = connection => {}
+            // Its last bytes have been given to the system, or the client does not read.
+            () = endless.ended.notified() => {}
+        }
+    }
 }
 
 fn unauthorized(denied: Denied) -> Response {
     let text = format!("{denied}; bbq status: --token-file, or the header Authorization: Bearer TOKEN\n");
     (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
-}
-
-fn status(parts: &Now) -> Status {
-    let parts = Arc::clone(&parts.borrow());
-    parts.status()
-}
-
-fn as_metrics(status: &Status) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::metrics(status)).into_response()
-}
-
-/// 200 if everything works as configured, otherwise 503 and the problems.
-fn health(status: &Status) -> (StatusCode, String) {
-    let (is_well, text) = status.health();
-    (if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }

@@ -151,7 +151,7 @@ impl Parts {
     }
 
     /// The sums over all listeners, with the sink that is furthest behind.
-    fn ledger_status(&self) -> LedgerStatus {
+    pub(crate) fn ledger_status(&self) -> LedgerStatus {
         // In this order, messages that arrive meanwhile show as queued, and never as delivered before they were received.
         let beginnings = self.spool.beginnings();
         let behind = self.sinks.iter().map(|(_, ledger)| ledger.account()).min_by_key(Account::passed);

@@ -29,7 +29,7 @@ pub(crate) struct Tally {
 pub(crate) const EVICTED: &str = "evicted";
 /// Connections that were closed because their address had too many.
 pub(crate) const OVER_LIMIT: &str = "over_limit";
-/// Times that a connection waited, or a request was refused, because its address had sent too many messages.
+/// Times that a connection waited, or a request was refused, because its address had sent too much.
 pub(crate) const SLOWED: &str = "slowed";
 
 /// Whose fault a drop is. This decides whether the server works as configured.
@@ -227,7 +227,8 @@ fn cause(what: &str) -> (Fault, &'static str) {
         ),
         SLOWED => (
             Fault::Sender,
-            "some addresses sent more than messages_per_second_per_address_max: the log names them; raise it if they are right",
+            "some addresses sent more than messages_per_second_per_address_max, or flooded connections of HTTP/2: the log names them; \
+             raise the limit if they are right",
         ),
         _ => (Fault::Server, ""),
     }
@@ -238,7 +239,7 @@ fn connections(what: &str) -> Option<&'static str> {
     match what {
         EVICTED => Some("connections closed to make room for others"),
         OVER_LIMIT => Some("connections closed, as their addresses had too many"),
-        SLOWED => Some("times that senders had to wait, as their addresses sent too many messages"),
+        SLOWED => Some("times that senders had to wait, as their addresses sent too much"),
         _ => None,
     }
 }

@@ -173,7 +173,7 @@ const LISTENER_COUNTERS: [ListenerCounter; 8] = [
     ),
     (
         "bbq_listener_slowed",
-        "Times that senders waited for the rate of their address; since the last reload.",
+        "Times that senders waited because their address sent too much; since the last reload.",
         |ledger| ledger.slowed,
     ),
 ];

@@ -10,4 +10,4 @@ mod shown;
 
 pub(crate) use from_json::{JSON_BYTES_MAX, from_json};
 pub(crate) use messages::{PartialSuccess, Response, Status};
-pub(crate) use shown::{OtlpFields, put_body};
+pub(crate) use shown::{OtlpFields, put_body, severity_of};

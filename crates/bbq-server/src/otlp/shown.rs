@@ -94,6 +94,18 @@ pub(crate) fn put_body(record: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The severity of a record as syslog has it, from 0 to 7.
+pub(crate) fn severity_of(record: &[u8]) -> Option<u8> {
+    match OtlpFields::of(record)?.severity_number {
+        0 => None,
+        1..=8 => Some(7),
+        9..=12 => Some(6),
+        13..=16 => Some(4),
+        17..=20 => Some(3),
+        _ => Some(2),
+    }
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

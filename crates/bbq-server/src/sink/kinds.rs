@@ -2,6 +2,8 @@
 //!
 //! A kind that needs much more to be built has a cargo feature, and a line in each list. The feature `full` has all of them.
 
+#[cfg(feature = "kafka")]
+use super::kafka;
 use super::kind::Kind;
 #[cfg(feature = "nats")]
 use super::nats;
@@ -17,6 +19,8 @@ pub static SINK_KINDS: &[&Kind] = &[
     &http::HTTP,
     &http::HTTPS,
     &exec::EXEC,
+    #[cfg(feature = "kafka")]
+    &kafka::KAFKA,
     #[cfg(feature = "nats")]
     &nats::NATS,
     &null::NULL,
@@ -32,6 +36,8 @@ pub(super) struct LeftOut {
 
 /// The kinds that this build does not have.
 pub(super) static LEFT_OUT: &[LeftOut] = &[
+    #[cfg(not(feature = "kafka"))]
+    LeftOut { word: "kafka", feature: "kafka" },
     #[cfg(not(feature = "nats"))]
     LeftOut { word: "nats", feature: "nats" },
 ];

@@ -21,6 +21,8 @@ mod held_back;
 mod http;
 mod in_flight;
 mod interface;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod kind;
 mod kinds;
 mod ledger;
@@ -29,6 +31,8 @@ mod link_sink;
 mod nats;
 mod null;
 mod opening;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod positions;
 mod rejected;
 mod resolver;
 mod simulated;

@@ -13,7 +13,9 @@ use bbq_wire::session::Refusal;
 
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
-use crate::access::{AddressFull, AddressLimit, AddressRate, AddressShare, PeerLog, ServedTokens};
+use crate::access::{
+    AddressFull, AddressLimit, AddressRate, AddressShare, FloodAdmission, Floods, PeerLog, ServedTokens,
+};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -31,6 +33,7 @@ pub(crate) struct LocalListener {
     refusals: Arc<PeerLog>,
     address_limit: Option<Arc<AddressLimit>>,
     address_rate: Option<Arc<AddressRate>>,
+    floods: Arc<Floods>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
@@ -41,7 +44,9 @@ pub(crate) struct LocalListener {
 impl LocalListener {
     /// `source` is the index of the listener in the configuration.
     pub(crate) fn new(source: u16, listener: &ListenerSetup, undurable: &Arc<Undurable>) -> LocalListener {
-        let ListenerSetup { spec, ledger, tls, tokens, refusals, address_limit, address_rate, .. } = listener;
+        let ListenerSetup {
+            spec, ledger, tls, tokens, refusals, address_limit, address_rate, floods, ..
+        } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),
@@ -52,6 +57,7 @@ impl LocalListener {
             refusals: Arc::clone(refusals),
             address_limit: address_limit.clone(),
             address_rate: address_rate.clone(),
+            floods: Arc::clone(floods),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
@@ -125,8 +131,7 @@ impl LocalListener {
         let rate = self.address_rate.as_ref()?;
         let wait = rate.wait(peer)?;
         if let Some(repeats) = rate.log().report(peer) {
-            let (listener, messages_per_second_per_address_max) =
-                (&self.spec.source, rate.messages_per_second_max());
+            let (listener, messages_per_second_per_address_max) = (&self.spec.source, rate.per_second_max());
             tracing::warn!(
                 listener,
                 ?peer,
@@ -142,6 +147,35 @@ impl LocalListener {
     pub(crate) fn add_to_rate(&self, peer: Peer, messages: u64) {
         if let Some(rate) = &self.address_rate {
             rate.add(peer, messages);
+        }
+    }
+
+    /// Counts a connection of HTTP/2 that sent much beside its messages, or ended with an error.
+    pub(crate) fn add_flood(&self, peer: Peer) {
+        self.floods.add(peer);
+    }
+
+    /// Whether a new connection is served, as earlier ones of its address may have been floods. Counts and reports if it is not, or
+    /// not at once.
+    pub(crate) fn admit(&self, peer: Peer) -> FloodAdmission {
+        let admission = self.floods.admit(peer);
+        if admission != FloodAdmission::Now {
+            self.report_flood(peer, "new connections wait for each other or are closed");
+        }
+        admission
+    }
+
+    /// Counts and reports that a client has to wait because it sends too much beside its messages.
+    pub(crate) fn report_flood(&self, peer: Peer, remedy: &str) {
+        self.ledger.add_slowed(1);
+        if let Some(repeats) = self.floods.log().report(peer) {
+            let listener = &self.spec.source;
+            tracing::warn!(
+                listener,
+                ?peer,
+                repeats,
+                "HTTP/2 connections of the address send much that is no message, or end with errors: {remedy}"
+            );
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) mod waiters;
 pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;
 #[cfg(fuzzing)]
-pub(crate) use http::{fuzzed_body, fuzzed_numbers};
+pub(crate) use http::{fuzzed_body, fuzzed_numbers, fuzzed_prefix};
 pub(crate) use limits::IntakeLimits;
 pub use scratch::Scratch;
 pub(crate) use session::handover::{SessionInbox, WorkerMesh};

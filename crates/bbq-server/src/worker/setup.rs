@@ -12,7 +12,7 @@ use super::limits::IntakeLimits;
 use super::session::handover::{SessionInbox, WorkerMesh};
 use super::stopping::Command;
 use super::view::WorkerView;
-use crate::access::{AddressLimit, AddressRate, PeerLog, ServedTokens};
+use crate::access::{AddressLimit, AddressRate, Floods, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::replicas::Replicas;
@@ -34,6 +34,7 @@ pub(crate) struct ListenerSetup {
     pub(crate) address_limit: Option<Arc<AddressLimit>>,
     /// `None` if an address may send any number of messages.
     pub(crate) address_rate: Option<Arc<AddressRate>>,
+    pub(crate) floods: Arc<Floods>,
 }
 
 /// A worker before it runs.

@@ -60,6 +60,18 @@ fn a_client_without_a_certificate() {
 }
 
 #[test]
+fn an_address_that_fails_again_and_again_is_a_line_a_minute() {
+    let (setup, authority) = setup(&[&format!("{}?{TLS}&tls_client_ca={{dir}}/ca.pem", LISTENERS[0])]);
+    let server = setup.start();
+    for _ in 0..20 {
+        try_to_send(&Client::new(&authority), &setup);
+    }
+    failed(&server, 20);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(setup.log().matches("TLS handshake failed").count(), 1, "{}", setup.log());
+}
+
+#[test]
 fn a_client_with_a_certificate_of_another_authority_or_an_expired_one() {
     refuses(
         LISTENERS[0],

@@ -13,9 +13,10 @@ use crate::support::{Setup, refused_start};
 use rustix::process::Signal;
 
 /// In the order of creation. The first ones outlive a reload.
-const THREADS: [&str; 10] = [
+const THREADS: [&str; 11] = [
     "control",
     "control-checks",
+    "admin-tail",
     "admin",
     "lane-0",
     "lane-1",

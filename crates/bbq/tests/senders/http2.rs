@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use crate::support::client::{connect_from, source};
 use crate::support::process::{cpu_ticks, peak_kib, resident_kib};
 use crate::support::{PATIENCE, Setup, assert_balanced};
 
@@ -14,6 +15,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -34,7 +36,10 @@ fn head(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 fn connect(setup: &Setup) -> TcpStream {
-    let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+    begin(TcpStream::connect(setup.address(0)).expect("it listens"))
+}
+
+fn begin(mut stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
     let begin = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
@@ -169,5 +174,84 @@ fn floods_of_resets_and_of_heads_end_their_connection() {
     let frames = read_until(&mut good, |kind, _, id| (kind, id) == (DATA, 1));
     assert!(frames.last().is_some_and(|(.., data)| contains(data, "\"taken\":1")), "{frames:?}");
     server.wait_delivered(1);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Sends a request, and returns whether it was answered with "taken".
+fn post(stream: &mut TcpStream, id: u32) -> bool {
+    let request = [frame(HEADERS, END_HEADERS, id, &head("/", &[])), frame(DATA, END_STREAM, id, b"good")];
+    stream.write_all(&request.concat()).is_ok()
+        && read_until(stream, |kind, _, of| (kind, of) == (DATA, id))
+            .last()
+            .is_some_and(|(.., data)| contains(data, "\"taken\":1"))
+}
+
+#[test]
+fn frames_without_a_message_are_read_slowly_and_others_do_not_notice() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let mut flood = begin(connect_from(source(2), setup.address(0)));
+    flood.set_nonblocking(true).expect("a socket");
+    let pings = frame(PING, 0, 0, b"12345678").repeat(1000);
+    let mut good = connect(&setup);
+    let mut requests = 0;
+    let status = server.wait_status("the flood is slowed", |status| {
+        // What is not read fills the kernel's buffers, and then the flood has to wait.
+        while flood.write(&pings).is_ok_and(|written| written > 0) {}
+        let mut answers = [0; 65536];
+        while flood.read(&mut answers).is_ok_and(|read| read > 0) {}
+        assert!(post(&mut good, 2 * requests + 1), "an honest client is served meanwhile");
+        requests += 1;
+        status["listeners"][0]["ledger"]["slowed"].as_u64() > Some(2)
+    });
+    assert_eq!(status["problems"], serde_json::json!([]), "{status:#}");
+    server.wait_log("HTTP/2 connections of the address send much that is no message");
+    assert_eq!(
+        setup.log().matches("send much that is no message").count(),
+        1,
+        "once a minute: {}",
+        setup.log()
+    );
+    server.wait_delivered(requests.into());
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn an_address_whose_connections_are_floods_is_turned_away_for_a_while_and_others_are_not() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let mut earlier = begin(connect_from(source(2), setup.address(0)));
+    assert!(post(&mut earlier, 1), "served before the flood");
+    let head = head("/", &[]);
+    let resets: Vec<u8> = (0..100)
+        .flat_map(|number| {
+            let id = 2 * number + 1;
+            [frame(HEADERS, END_HEADERS, id, &head), frame(RST_STREAM, 0, id, &8_u32.to_be_bytes())].concat()
+        })
+        .collect();
+    let preface = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
+    let flood = |_| {
+        let mut stream = connect_from(source(2), setup.address(0));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        // It may be closed before everything is sent.
+        let _is_sent = stream.write_all(&[&preface[..], &resets].concat()).is_ok();
+        stream
+    };
+    // Closed without an answer, not even the SETTINGS with which a server begins.
+    let is_turned_away = |mut stream: TcpStream| read_until(&mut stream, |_, _, _| false).is_empty();
+    let rounds = (1..=20).find(|_| {
+        let streams: Vec<TcpStream> = (0..64).map(flood).collect();
+        streams.into_iter().filter_map(|stream| is_turned_away(stream).then_some(())).count() > 0
+    });
+    assert!(rounds.is_some_and(|rounds| rounds > 1), "{rounds:?}: the first are served\n{}", setup.log());
+    assert!(post(&mut earlier, 3), "what is open is not touched");
+    assert!(post(&mut connect(&setup), 1), "nor are others");
+    // At the latest when the second of the flood has passed, and some more.
+    server.wait_status("the address is served again", |_| {
+        let mut stream = connect_from(source(2), setup.address(0));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.write_all(&preface).is_ok() && post(&mut stream, 1)
+    });
+    server.wait_delivered(4);
     assert_eq!(server.stop(), Some(0));
 }

@@ -19,6 +19,10 @@ mod http_progress;
 mod http_responses;
 mod http_server;
 mod https;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "kafka")]
+mod kafka_broker;
 mod lost_log;
 mod names;
 #[cfg(feature = "nats")]

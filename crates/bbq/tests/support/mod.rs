@@ -236,7 +236,7 @@ impl Server<'_> {
     }
 
     /// Waits until the status is as wanted.
-    pub fn wait_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_status(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
             let status = self.status();

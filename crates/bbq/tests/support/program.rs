@@ -13,6 +13,11 @@ impl Program {
         Program(command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started ({error})")))
     }
 
+    /// One that was started.
+    pub fn of(child: Child) -> Program {
+        Program(child)
+    }
+
     /// Kills the program if the test fails, for scopes whose threads wait for the program.
     pub fn killed_if_this_fails(&self) -> KilledIfThisFails {
         KilledIfThisFails::of(self)

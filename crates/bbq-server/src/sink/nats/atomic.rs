@@ -17,11 +17,11 @@ use tracing::{error, warn};
 
 use super::link::{Ended, NatsLink};
 use super::outgoing::{Limits, Outcome, Taken};
-use super::positions::Positions;
 use super::server::{RESPONSE_TIMEOUT, Server, api_error, why_ended};
 use super::shared::Seen;
 use super::stream::{Progress, Stream};
 use crate::sink::delivery::PendingGroup;
+use crate::sink::positions::Positions;
 
 /// Messages of a batch: a server takes 1,000, of which one is about the progress.
 const BATCH_MESSAGES_MAX: usize = 999;

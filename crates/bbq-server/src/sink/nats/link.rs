@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::outgoing::OutgoingGroups;
-use super::positions::{Positions, Stored};
 use super::settings::NatsSettings;
 use super::shared::Shared;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::positions::{Positions, Stored};
 use crate::sink::resolver::Resolver;
 
 /// See the module.

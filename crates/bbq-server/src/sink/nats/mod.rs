@@ -40,7 +40,6 @@ mod link;
 mod links;
 mod message;
 mod outgoing;
-mod positions;
 mod run;
 mod server;
 mod settings;

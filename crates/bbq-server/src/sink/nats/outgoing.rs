@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use bbq_spool::{Entry, GroupCursor, Scratch};
 
 use super::message::{Encoding, Message};
-use super::positions::{Position, Positions, Stored};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::positions::{Position, Positions, Stored};
 
 /// Most messages that are made at once.
 const RECORDS_AT_ONCE_MAX: u32 = 1024;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::LanePlace;
 
-use super::positions::{Position, Positions};
+use crate::sink::positions::{Position, Positions};
 
 /// What the cursor remembers.
 ///

@@ -5,10 +5,10 @@ use std::io;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use super::positions::Positions;
 use super::server::{RequestError, Server};
 use super::settings::NatsSettings;
 use super::subject::covers;
+use crate::sink::positions::Positions;
 
 /// `err_code`s of nats-server (errors.json).
 const STREAM_NOT_FOUND: u64 = 10059;

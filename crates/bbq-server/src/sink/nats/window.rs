@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep_until};
 use super::atomic::{in_time, late, number_of, sequence_of};
 use super::link::{Ended, NatsLink};
 use super::outgoing::{Limits, Outcome, Taken};
-use super::positions::Positions;
 use super::server::{RESPONSE_TIMEOUT, Server, why_ended};
 use super::stream::Stream;
+use crate::sink::positions::Positions;
 
 /// Most messages that are published and not acknowledged: so many that the way to the server and back does not matter.
 const IN_FLIGHT_MAX: usize = 1024;

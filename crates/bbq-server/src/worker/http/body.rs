@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::coding::{Coding, Decoder};
 use super::refused::Refused;
+use super::source::Source;
 use crate::worker::intake::Intake;
 use crate::worker::memory_budget::MemoryShare;
 
@@ -34,11 +35,12 @@ impl Drop for HeldBody {
 impl HeldBody {
     /// Reads a body of at most `bytes_max` bytes, both as received and decoded.
     pub(super) async fn read(
-        intake: &Rc<Intake>,
+        source: &Source,
         mut body: Incoming,
         coding: Coding,
         bytes_max: usize,
     ) -> Result<HeldBody, Refused> {
+        let intake = &source.intake;
         let announced = body.size_hint().lower();
         if announced > bytes_max as u64 {
             return Err(Refused::BodyTooLarge { bytes_max });
@@ -71,6 +73,7 @@ impl HeldBody {
             let Some(frame) = frame else { break };
             let Ok(data) = frame.map_err(|_| Refused::Incomplete)?.into_data() else { continue };
             received += data.len();
+            source.overhead.add_body(data.len());
             if received > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }

@@ -18,6 +18,8 @@ use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
 use super::open::{Activity, Registered};
+use super::overhead::Overhead;
+use super::paced::Paced;
 use super::prefixed::Prefixed;
 use super::source::Source;
 use crate::tls::ServedTls;
@@ -61,7 +63,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer;
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
     let open = intake.open.add(accepted.open, address);
-    let source = Source { intake: Rc::clone(intake), listener_index, peer };
+    let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
     let registered = Registered::new(&intake.open_http, &intake.view, listener_index);
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);
@@ -69,7 +71,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
         tokio::select! {
             biased;
             () = registered.activity.evicted() => {}
-            served = serve_any(source, &registered.activity, accepted.stream) => if let Err(error) = served {
+            served = serve_any(Rc::new(source), &registered.activity, accepted.stream) => if let Err(error) = served {
                 intake.listeners[listener_index].report_closed(&error);
             }
         }
@@ -79,7 +81,10 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     ArrivalOutcome::Open
 }
 
-async fn serve_any(source: Source, activity: &Rc<Activity>, stream: OwnedFd) -> io::Result<()> {
+async fn serve_any(source: Rc<Source>, activity: &Rc<Activity>, stream: OwnedFd) -> io::Result<()> {
+    if !source.is_admitted().await {
+        return Ok(());
+    }
     if source.intake.listeners[source.listener_index].spec.address.transport().is_unix() {
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
@@ -100,7 +105,7 @@ async fn serve_any(source: Source, activity: &Rc<Activity>, stream: OwnedFd) -> 
 
 /// Does the TLS handshake and serves the connection. The handshake may take as long as the head of a request.
 async fn serve_tls(
-    source: Source,
+    source: Rc<Source>,
     activity: &Rc<Activity>,
     stream: tokio::net::TcpStream,
     served: &ServedTls,
@@ -135,7 +140,7 @@ async fn serve_tls(
 }
 
 async fn serve(
-    source: Source,
+    source: Rc<Source>,
     activity: &Rc<Activity>,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
 ) {
@@ -147,15 +152,19 @@ async fn serve(
         detected = tokio::time::timeout(patience, Prefixed::detect(stream)) => detected,
     };
     let Ok(Ok((stream, is_http2))) = detected else { return };
-    let source = Rc::new((source, Rc::clone(activity)));
-    let service = service_fn(move |request| {
-        let source = Rc::clone(&source);
-        async move {
-            let (source, activity) = &*source;
-            let _open = activity.request();
-            Ok::<_, std::convert::Infallible>(source.respond(request).await)
-        }
-    });
+    let service = {
+        let source = Rc::new((Rc::clone(&source), Rc::clone(activity)));
+        service_fn(move |request| {
+            let source = Rc::clone(&source);
+            async move {
+                let (source, activity) = &*source;
+                let _open = activity.request();
+                let response = source.respond(request).await;
+                source.overhead.add_answered();
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        })
+    };
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         let connection = http2::Builder::new(OnWorker)
@@ -170,11 +179,18 @@ async fn serve(
             .max_pending_accept_reset_streams(RESETS_MAX)
             .max_local_error_reset_streams(RESETS_MAX)
             .max_send_buf_size(SEND_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Paced::new(stream, Rc::clone(&source))), service);
         let mut connection = pin!(connection);
         let ends = tokio::select! {
             biased;
-            _done = &mut connection => return,
+            done = &mut connection => {
+                // Who floods with cancelled requests usually hangs up before it reads that this ends the connection, so that cannot
+                // be told from a network that fails.
+                if source.overhead.is_large() || done.is_err() {
+                    source.listener().add_flood(source.peer);
+                }
+                return;
+            }
             () = intake.stopping.wait() => None,
             () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
         };

@@ -41,17 +41,27 @@ pub(super) async fn message(
     bytes_max: usize,
 ) -> Result<HeldBody, Refused> {
     let framed = || Refused::Logs("gRPC has one message in a request of this call".to_owned());
-    let prefix = *body.bytes.first_chunk::<PREFIX_BYTES>().ok_or_else(framed)?;
-    let [is_compressed, length @ ..] = prefix;
-    let length = usize::try_from(u32::from_be_bytes(length)).map_err(|_| framed())?;
-    if is_compressed > 1 || body.bytes.len() - PREFIX_BYTES != length {
-        return Err(framed());
-    }
-    if is_compressed == 1 {
+    if is_compressed(&body.bytes).ok_or_else(framed)? {
         return body.decoded(PREFIX_BYTES, coding, bytes_max).await;
     }
     body.bytes.drain(..PREFIX_BYTES);
     Ok(body)
+}
+
+/// Reads the prefix of a body, which is one message: whether that is compressed. `None` if the body is anything else.
+pub(super) fn is_compressed(body: &[u8]) -> Option<bool> {
+    let ([is_compressed @ (0 | 1), length @ ..], message) = body.split_first_chunk::<PREFIX_BYTES>()? else {
+        return None;
+    };
+    (u64::from(u32::from_be_bytes(*length)) == message.len() as u64).then_some(*is_compressed == 1)
+}
+
+/// Reads the prefix of a body. One that it accepts is that of its message.
+#[cfg(fuzzing)]
+pub(crate) fn fuzzed_prefix(body: &[u8]) {
+    if is_compressed(body) == Some(false) {
+        assert_eq!(framed(&body[PREFIX_BYTES..]), body);
+    }
 }
 
 /// A message with its prefix.

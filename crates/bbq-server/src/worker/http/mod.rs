@@ -2,7 +2,7 @@
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
-//! and how long a connection lives (`connection`, `open`, `prefixed`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
+//! and how long a connection lives (`connection`, `open`, `prefixed`) and what it may cost (`overhead`, `paced`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
 //! status after it.
 
 mod authorization;
@@ -14,6 +14,8 @@ mod headers;
 mod logs;
 mod messages;
 mod open;
+mod overhead;
+mod paced;
 mod prefixed;
 mod refused;
 mod request;
@@ -26,6 +28,8 @@ mod store;
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
 pub(crate) use connection::{begin, too_many};
+#[cfg(fuzzing)]
+pub(crate) use grpc::fuzzed_prefix;
 #[cfg(fuzzing)]
 pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;

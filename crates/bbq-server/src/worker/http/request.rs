@@ -76,7 +76,7 @@ impl Source {
             Route::Grpc => LogsEncoding::Protobuf.bytes_max() + grpc::PREFIX_BYTES,
         };
         let message_coding = grpc::coding(request.headers());
-        let body = HeldBody::read(&self.intake, request.into_body(), coding, bytes_max).await?;
+        let body = HeldBody::read(self, request.into_body(), coding, bytes_max).await?;
         let (kind, messages, rejected) = match route {
             Route::Message => (SourceKind::Http, Messages { body, split: Split::Whole }, 0),
             Route::Lines => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use bbq_wire::Peer;
 use tokio::time::Instant;
 
+use super::overhead::Overhead;
 use super::refused::Refused;
+use crate::access::FloodAdmission;
 use crate::config::OnFull;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
@@ -24,6 +26,8 @@ pub(super) struct Source {
     pub(super) intake: Rc<Intake>,
     pub(super) listener_index: usize,
     pub(super) peer: Peer,
+    /// Of the connection.
+    pub(super) overhead: Overhead,
 }
 
 impl Source {
@@ -71,6 +75,27 @@ impl Source {
     pub(super) fn check_rate(&self) -> Result<(), Refused> {
         let wait = self.listener().slowed(self.peer);
         wait.map_or(Ok(()), |wait| Err(Refused::OverRate { seconds: wait.as_secs() + 1 }))
+    }
+
+    /// Whether the connection is served. It waits for that when earlier ones of its address were floods.
+    pub(super) async fn is_admitted(&self) -> bool {
+        match self.listener().admit(self.peer) {
+            FloodAdmission::Now => true,
+            FloodAdmission::Closed => false,
+            FloodAdmission::After(wait) => {
+                tokio::select! {
+                    biased;
+                    () = self.intake.stopping.wait() => {}
+                    () = tokio::time::sleep(wait) => {}
+                }
+                true
+            }
+        }
+    }
+
+    /// Counts and reports that nothing is read from a connection for a while.
+    pub(super) fn report_overhead(&self) {
+        self.listener().report_flood(self.peer, "it is read slowly");
     }
 
     /// Counts and reports a refused request.

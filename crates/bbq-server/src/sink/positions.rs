@@ -1,4 +1,4 @@
-//! How far a stream is with each lane, as the broker keeps it beside the messages.
+//! How far a stream or a topic is with each lane, as the broker keeps it beside the messages.
 //!
 //! ```text
 //! <lane>:<until>:<record>[:<begun>] ..      until: the place behind a group; record: the lane's records that are in the stream;
@@ -12,18 +12,18 @@ use bbq_spool::LanePlace;
 
 /// How far the stream is with one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(in crate::sink) struct Position {
     /// The place behind the last group of which the stream has a record.
-    pub(super) until: u64,
+    pub(in crate::sink) until: u64,
     /// Records of the lane that are in the stream or were rejected.
-    pub(super) record: u64,
+    pub(in crate::sink) record: u64,
     /// How many records of the group the stream has; `None` for all.
-    pub(super) begun: Option<u64>,
+    pub(in crate::sink) begun: Option<u64>,
 }
 
 /// How much of a group is in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(in crate::sink) enum Stored {
     Nothing,
     /// So many of the first records that can be read.
     Part(u64),
@@ -32,11 +32,11 @@ pub(super) enum Stored {
 
 /// How far the stream is with every lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Positions(BTreeMap<u32, Position>);
+pub(in crate::sink) struct Positions(BTreeMap<u32, Position>);
 
 impl Positions {
     /// How much of the group that ends at `until` the stream has.
-    pub(super) fn stored(&self, until: LanePlace) -> Stored {
+    pub(in crate::sink) fn stored(&self, until: LanePlace) -> Stored {
         match self.0.get(&until.lane) {
             Some(position) if until.position < position.until => Stored::Whole,
             Some(position) if until.position == position.until => {
@@ -47,7 +47,7 @@ impl Positions {
     }
 
     /// Notes how far the stream is with a lane. A position never goes back.
-    pub(super) fn advance(&mut self, lane: u32, position: Position) {
+    pub(in crate::sink) fn advance(&mut self, lane: u32, position: Position) {
         let known = self.0.entry(lane).or_insert(position);
         if known.record <= position.record {
             *known = position;
@@ -55,25 +55,25 @@ impl Positions {
     }
 
     /// The records of the lane that are in the stream.
-    pub(super) fn record(&self, lane: u32) -> u64 {
+    pub(in crate::sink) fn record(&self, lane: u32) -> u64 {
         self.0.get(&lane).map_or(0, |position| position.record)
     }
 
     /// How many records these positions have beyond others.
-    pub(super) fn beyond(&self, others: &Positions) -> u64 {
+    pub(in crate::sink) fn beyond(&self, others: &Positions) -> u64 {
         let of_lane =
             |(lane, position): (&u32, &Position)| position.record.saturating_sub(others.record(*lane));
         self.0.iter().map(of_lane).fold(0, u64::saturating_add)
     }
 
     /// The lanes of which these positions have records beyond others.
-    pub(super) fn lanes_beyond(&self, others: &Positions) -> BTreeSet<u32> {
+    pub(in crate::sink) fn lanes_beyond(&self, others: &Positions) -> BTreeSet<u32> {
         let is_beyond = |(lane, position): &(&u32, &Position)| position.record > others.record(**lane);
         self.0.iter().filter(is_beyond).map(|(lane, _)| *lane).collect()
     }
 
     /// Reads what `Display` writes.
-    pub(super) fn parse(text: &str) -> Option<Positions> {
+    pub(in crate::sink) fn parse(text: &str) -> Option<Positions> {
         let of_lane = |word: &str| {
             let mut numbers = word.split(':').map(|number| number.parse::<u64>().ok());
             let mut next = || numbers.next().flatten();

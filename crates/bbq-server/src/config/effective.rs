@@ -1,0 +1,96 @@
+//! The configuration in force, as texts: what the page of the admin shows. A value is written as it can stand in the file.
+//!
+//! Invariant: no secret is here. A SPEC names the file or the variable of its secret, and `admin_token_file` is a path.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::keys::{ADMIN_TOKENS_DEFAULT, FILE_KEYS};
+use super::quantity::with_unit;
+use super::values::Values;
+use super::{ADMIN_OFF, Config, Overrides};
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct EffectiveKey {
+    pub(crate) key: &'static str,
+    pub(crate) value: String,
+    /// The value is the one that the key has when nobody sets it.
+    pub(crate) is_default: bool,
+    pub(crate) meaning: &'static str,
+}
+
+impl Config {
+    /// Every key of the file but listeners and sinks, which show themselves.
+    pub(crate) fn effective(&self) -> Vec<EffectiveKey> {
+        let default = Config::load(None, &Overrides::from([("workers", vec![self.workers.to_string()])]));
+        let keys = FILE_KEYS.iter().filter(|known| !matches!(known.option.values, Values::Specs(_)));
+        keys.map(|known| {
+            let (key, meaning) = (known.option.key, known.option.meaning);
+            let value = self.value_of(key);
+            let is_default = match key {
+                // The default depends on the machine, not on the file.
+                "workers" => self.workers == bbq_listen::worker_count(),
+                key => default.as_ref().is_ok_and(|default| default.value_of(key) == value),
+            };
+            EffectiveKey { key, value, is_default, meaning }
+        })
+        .collect()
+    }
+
+    fn value_of(&self, key: &str) -> String {
+        let milliseconds = |time: Duration| time.as_millis().to_string();
+        match key {
+            "data" => self.data.display().to_string(),
+            "workers" => self.workers.to_string(),
+            "distribution" => self.distribution.to_string(),
+            "stall_threshold_ms" => self.stall_threshold.map_or_else(|| "never".to_owned(), milliseconds),
+            "steering_pins" => self.steering_pins.display().to_string(),
+            "admin" => self.admin.map_or_else(|| ADMIN_OFF.to_owned(), |address| address.to_string()),
+            "admin_token_file" => match &self.admin_tokens {
+                Some(file) => file.path.display().to_string(),
+                None => ADMIN_TOKENS_DEFAULT.to_owned(),
+            },
+            "drain_timeout_seconds" => self.drain_timeout.as_secs().to_string(),
+            "upgrade_timeout_seconds" => self.upgrade_timeout.as_secs().to_string(),
+            "hello_timeout_seconds" => self.hello_timeout_seconds.to_string(),
+            "batch_timeout_seconds" => self.batch_timeout_seconds.to_string(),
+            "evict_idle_seconds" => self.evict_idle_seconds.to_string(),
+            "unfinished_bytes_max" => with_unit(self.unfinished_bytes_max),
+            "spool.bytes_max" => with_unit(self.spool_bytes_max),
+            "spool.segment_bytes" => with_unit(self.segment_bytes),
+            "spool.flush_interval_ms" => milliseconds(self.flush_interval),
+            // The test below finds a key without a line.
+            _ => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_can_be_written_again_from_what_is_shown() {
+        let overrides = [
+            ("data", "elsewhere"),
+            ("workers", "3"),
+            ("distribution", "shared"),
+            ("stall_threshold_ms", "never"),
+            ("admin", "off"),
+            ("spool.bytes_max", "3GiB"),
+            ("spool.flush_interval_ms", "7"),
+            ("unfinished_bytes_max", "1GiB"),
+        ];
+        let overrides = overrides.map(|(key, value)| (key, vec![value.to_owned()]));
+        let config = Config::load(None, &Overrides::from(overrides)).unwrap();
+        let shown = config.effective();
+        assert_eq!(shown.len(), FILE_KEYS.len() - 2);
+        assert!(shown.iter().all(|key| !key.value.is_empty()), "{shown:?}");
+        let again = shown.iter().map(|key| (key.key, vec![key.value.clone()])).collect();
+        assert_eq!(Config::load(None, &again).unwrap(), config);
+        let of = |key: &str| shown.iter().find(|shown| shown.key == key).unwrap();
+        assert!(!of("data").is_default && of("hello_timeout_seconds").is_default, "{shown:?}");
+    }
+}

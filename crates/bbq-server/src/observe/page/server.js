@@ -1,0 +1,39 @@
+// The server behind this page: asks it, with the token in a header, and says how it went.
+
+export class Away extends Error {}
+export class Unauthorized extends Error {}
+export class Refused extends Error {}
+
+// A server that answers later is stuck.
+const PATIENCE_MS = 5000;
+
+export class Server {
+  constructor(token) {
+    this.token = token;
+  }
+
+  async json(path) {
+    const limit = AbortSignal.timeout(PATIENCE_MS);
+    const response = await this.fetch(path, limit);
+    try {
+      return await response.json();
+    } catch (error) {
+      throw new Away(error.message);
+    }
+  }
+
+  async fetch(path, signal) {
+    const token = this.token.value();
+    const headers = token ? { Authorization: "Bearer " + token } : {};
+    let response;
+    try {
+      response = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+    } catch (error) {
+      if (signal.aborted && signal.reason?.name === "AbortError") throw error;
+      throw new Away(error.message);
+    }
+    if (response.status === 401) throw new Unauthorized();
+    if (!response.ok) throw new Refused((await response.text()).trim() || "the server answers " + response.status);
+    return response;
+  }
+}

@@ -1,0 +1,35 @@
+// The table of sinks.
+
+import { byId } from "./element.js";
+import { count, duration, rate } from "./number.js";
+import { isFailing } from "./problems.js";
+import { sum } from "./rates.js";
+import { Table } from "./table.js";
+
+export class Sinks {
+  constructor() {
+    this.table = new Table(byId("sink-table"), "Where messages go", [
+      { label: "Sink", isText: true, cell: ({ sink }) => ({ text: sink.name, title: sink.spec, level: isFailing(sink) ? "problem" : undefined }) },
+      { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
+      { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
+      { label: "Queued", field: "queued", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
+      { label: "Lag", meaning: "age of the last message that it delivered", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
+      { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
+      { label: "State", isText: true, cell: ({ sink }) => isFailing(sink)
+        ? { text: "cannot deliver: " + (sink.problem ?? sink.trouble), level: "problem" }
+        : { text: sink.queued ? "delivering" : "has everything" } },
+    ]);
+  }
+
+  update(status, rates) {
+    const rows = status.sinks.map((sink, index) => ({ sink, pace: rates.of((status) => status.sinks[index]?.delivered) }));
+    this.table.update(rows, (row, index) => "sinks." + index);
+  }
+}
+
+export function dropped(reasons) {
+  const value = sum(reasons);
+  const named = Object.entries(reasons).filter(([, records]) => records > 0);
+  const text = named.map(([reason, records]) => reason + " " + count(records)).join(", ");
+  return { text: value ? count(value) + " (" + text + ")" : "0", value, level: value ? "problem" : undefined };
+}

@@ -1,0 +1,65 @@
+// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar } of a row.
+
+import { element, setAttribute, setText } from "./element.js";
+import { setData } from "./number.js";
+
+const MARKS = { problem: "\u25b2\u00a0", notice: "\u25c6\u00a0", well: "" };
+
+export class Table {
+  constructor(table, caption, columns) {
+    this.columns = columns;
+    this.rows = new Map();
+    this.body = element("tbody");
+    const heads = columns.map((column) =>
+      element("th", { scope: "col", class: column.isText ? "text" : "number", title: column.meaning }, column.label));
+    table.append(element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), this.body);
+    this.empty = element("tr", {}, element("td", { colspan: columns.length, class: "text" }, "none"));
+    this.body.append(this.empty);
+  }
+
+  // `key` is a row's own, and part of the names of its fields.
+  update(rows, key) {
+    const seen = new Set();
+    rows.forEach((row, index) => {
+      const name = key(row, index);
+      seen.add(name);
+      let shown = this.rows.get(name);
+      if (!shown) {
+        shown = this.newRow(name);
+        this.rows.set(name, shown);
+        this.body.append(shown.line);
+      }
+      this.columns.forEach((column, place) => show(shown.cells[place], column.cell(row, index)));
+    });
+    for (const [name, shown] of this.rows) {
+      if (!seen.has(name)) {
+        shown.line.remove();
+        this.rows.delete(name);
+      }
+    }
+    this.empty.hidden = rows.length > 0;
+  }
+
+  newRow(name) {
+    const cells = this.columns.map((column, place) => {
+      const field = column.field ? name + "." + column.field : null;
+      const inner = element(column.isText ? "span" : "data", { "data-field": field });
+      const bar = element("span", { class: "bar", hidden: true, "aria-hidden": "true" }, element("span"));
+      const attributes = { class: column.isText ? "text" : "number" };
+      if (place === 0) attributes.scope = "row";
+      const cell = element(place === 0 ? "th" : "td", attributes, inner, bar);
+      return { cell, inner, bar };
+    });
+    return { line: element("tr", {}, ...cells.map(({ cell }) => cell)), cells };
+  }
+}
+
+function show({ cell, inner, bar }, { text, value, level, bar: share, title }) {
+  const shown = (MARKS[level] ?? "") + text;
+  if (inner.tagName === "DATA") setData(inner, value, shown);
+  else setText(inner, shown);
+  if (title !== undefined) setAttribute(inner, "title", title);
+  setAttribute(cell, "data-level", level);
+  bar.hidden = share === undefined || share === null;
+  if (!bar.hidden) bar.firstChild.style.inlineSize = Math.min(100, share * 100).toFixed(1) + "%";
+}

@@ -1,0 +1,204 @@
+//! What the admin answers, by path. Numbers and messages never come from the page's own files, so a route here is where it is decided
+//! who sees them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+
+use crate::config::EffectiveKey;
+use crate::lifecycle::parts::Parts;
+use crate::observe::history::History;
+use crate::observe::status::Status;
+use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
+use crate::observe::{metrics, page};
+
+/// What the routes show.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    /// Changes with a restart in place.
+    pub(crate) parts: watch::Receiver<Arc<Parts>>,
+    pub(crate) history: Arc<History>,
+    pub(crate) tails: Tails,
+    /// Whether the admin asks for a token, and so knows who asks.
+    pub(crate) has_tokens: bool,
+}
+
+/// A connection whose response does not end.
+#[derive(Debug, Default)]
+pub(crate) struct Endless {
+    pub(crate) has_begun: AtomicBool,
+    /// The server has given it up.
+    pub(crate) ended: Arc<Notify>,
+}
+
+/// The configuration in force.
+#[derive(Serialize)]
+struct Configuration {
+    listen: Vec<String>,
+    sink: Vec<String>,
+    keys: Vec<EffectiveKey>,
+}
+
+pub(crate) fn router(shown: Shown) -> Router {
+    let router = Router::new()
+        .route("/status", get(async |State(shown): State<Shown>| json(&shown.status())))
+        .route("/history", get(history))
+        .route("/configuration", get(configuration))
+        .route("/tail", get(tail))
+        .route("/metrics", get(async |State(shown): State<Shown>| as_metrics(&shown.status())))
+        .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())));
+    page::paths().fold(router, |router, path| router.route(path, get(page_file))).with_state(shown)
+}
+
+/// Whether a path is served without a token: it has nothing of this server.
+pub(crate) fn is_public(path: &str) -> bool {
+    page::has(path)
+}
+
+impl Shown {
+    pub(crate) fn parts(&self) -> Arc<Parts> {
+        Arc::clone(&self.parts.borrow())
+    }
+
+    fn status(&self) -> Status {
+        self.parts().status()
+    }
+}
+
+/// JSON that no browser keeps or takes for something else.
+fn json<T: Serialize>(value: &T) -> Response {
+    // What is here always serializes; axum answers 500 otherwise.
+    let text =
+        serde_json::to_vec(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()));
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, text).into_response()
+}
+
+async fn page_file(uri: Uri) -> Response {
+    page::response(uri.path()).unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
+}
+
+async fn history(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Response {
+    let after = match query.as_deref() {
+        None => 0,
+        Some(query) => match query.strip_prefix("after=").and_then(|number| number.parse().ok()) {
+            Some(number) => number,
+            None => return (StatusCode::BAD_REQUEST, "use /history?after=NUMBER\n").into_response(),
+        },
+    };
+    json(&shown.history.after(after))
+}
+
+/// Messages as they come, a line of JSON each. It does not end by itself.
+async fn tail(
+    State(shown): State<Shown>,
+    Extension(endless): Extension<Arc<Endless>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Some(refusal) = refusal(&shown, &headers) {
+        return refusal;
+    }
+    let query = match TailQuery::of(query.as_deref().unwrap_or_default()) {
+        Ok(query) => query,
+        Err(what) => return (StatusCode::BAD_REQUEST, what + "\n").into_response(),
+    };
+    let Some(body) = shown.tails.begin(query, shown.parts.clone(), Arc::clone(&endless.ended)) else {
+        let text = format!("{VIEWERS_MAX} viewers follow already; end one of them\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    };
+    endless.has_begun.store(true, Ordering::Relaxed);
+    let headers = [
+        (CONTENT_TYPE, "application/x-ndjson"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, Body::new(body)).into_response()
+}
+
+/// Without tokens, everybody on this machine may see messages; another web site in somebody's browser may not. It could give its own
+/// name the address of the admin, so the name that was asked for must be none that can be given.
+fn refusal(shown: &Shown, headers: &HeaderMap) -> Option<Response> {
+    if shown.has_tokens {
+        return None;
+    }
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_from_elsewhere =
+        text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    let host = text(HOST.as_str()).unwrap_or("localhost");
+    if !is_from_elsewhere && is_own_name(host) {
+        return None;
+    }
+    let why = "messages and configuration are shown only to who asks for the admin by its address or as localhost; with another name \
+               or from another site, set admin_token_file\n";
+    Some((StatusCode::FORBIDDEN, why).into_response())
+}
+
+fn is_own_name(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let is_address = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
+    let in_brackets = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    is_address
+        || name.eq_ignore_ascii_case("localhost")
+        || in_brackets.is_some_and(|host| host.parse::<IpAddr>().is_ok())
+}
+
+async fn configuration(State(shown): State<Shown>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = refusal(&shown, &headers) {
+        return refusal;
+    }
+    let parts = shown.parts();
+    let configuration = Configuration {
+        listen: parts.listeners.iter().map(|listener| listener.spec().text.clone()).collect(),
+        sink: parts.sinks.iter().map(|(spec, _)| spec.text.clone()).collect(),
+        keys: parts.effective.clone(),
+    };
+    json(&configuration)
+}
+
+fn as_metrics(status: &Status) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::metrics(status)).into_response()
+}
+
+/// 200 if everything works as configured, otherwise 503 and the problems.
+fn health(status: &Status) -> (StatusCode, String) {
+    let (is_well, text) = status.health();
+    (if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_somebody_can_give_is_not_its_own() {
+        for own in [
+            "127.0.0.1:7790",
+            "127.0.0.1",
+            "localhost:1",
+            "LOCALHOST",
+            "[::1]:7790",
+            "[::1]",
+            "192.0.2.1:7790",
+        ] {
+            assert!(is_own_name(own), "{own}");
+        }
+        for other in ["example.com", "example.com:7790", "127.0.0.1.example.com", "localhost.example:1", ""] {
+            assert!(!is_own_name(other), "{other}");
+        }
+    }
+}

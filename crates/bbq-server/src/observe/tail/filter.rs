@@ -1,0 +1,220 @@
+//! Which messages a viewer wants to see.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use bbq_spool::Entry;
+use bbq_wire::{Peer, SourceKind, StreamId};
+use memchr::memmem::Finder;
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::otlp::put_body;
+
+/// Of a message, what is searched: the time for a message has a bound.
+const SEARCHED_BYTES_MAX: usize = 64 * 1024;
+/// Of a pattern and of each other word: nobody types more.
+pub(super) const WORD_BYTES_MAX: usize = 1024;
+/// Memory of a compiled pattern, and of its cache.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// From the worst to the most harmless (RFC 5424, section 6.2.1), each with its other names.
+const SEVERITIES: [&[&str]; 8] = [
+    &["emerg", "panic"],
+    &["alert"],
+    &["crit"],
+    &["err", "error"],
+    &["warning", "warn"],
+    &["notice"],
+    &["info"],
+    &["debug"],
+];
+const FACILITIES: [&str; 24] = [
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
+    "ntp", "audit", "alert", "clockd", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
+    "local7",
+];
+
+/// Everything that is set must be true of a message.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(super) listener: Option<String>,
+    pub(super) peer: Option<PeerFilter>,
+    pub(super) stream: Option<StreamId>,
+    pub(super) facility: Option<u8>,
+    pub(super) severity: Option<RangeInclusive<u8>>,
+    pub(super) text: Option<Finder<'static>>,
+    pub(super) pattern: Option<Regex>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerFilter {
+    Host(IpAddr),
+    Socket(SocketAddr),
+    Pid(u32),
+    Uid(u32),
+}
+
+impl PeerFilter {
+    pub(super) fn of(word: &str) -> Option<PeerFilter> {
+        let number = |prefix: &str| word.strip_prefix(prefix)?.parse().ok();
+        let host = || word.parse().ok().map(|host: IpAddr| PeerFilter::Host(host.to_canonical()));
+        let socket = || word.parse().ok().map(PeerFilter::Socket);
+        host()
+            .or_else(socket)
+            .or_else(|| number("pid:").map(PeerFilter::Pid))
+            .or_else(|| number("uid:").map(PeerFilter::Uid))
+    }
+
+    fn is(self, peer: Peer) -> bool {
+        match (self, peer) {
+            (PeerFilter::Host(host), Peer::Inet(address)) => host == address.ip().to_canonical(),
+            (PeerFilter::Socket(socket), Peer::Inet(address)) => socket == address,
+            (PeerFilter::Pid(wanted), Peer::Process { pid, .. }) => wanted == pid,
+            (PeerFilter::Uid(wanted), Peer::Process { uid, .. }) => wanted == uid,
+            _ => false,
+        }
+    }
+}
+
+/// `err` is err and worse, `warning..err` what is between them, as for journalctl.
+pub(super) fn severities(word: &str) -> Option<RangeInclusive<u8>> {
+    let number = |name: &str| {
+        let place = SEVERITIES.iter().position(|names| names.contains(&name));
+        place.and_then(|place| u8::try_from(place).ok())
+    };
+    let (first, last) = word.split_once("..").unwrap_or((word, ""));
+    let (first, last) = (number(first)?, if last.is_empty() { 0 } else { number(last)? });
+    Some(first.min(last)..=first.max(last))
+}
+
+pub(super) fn facility(word: &str) -> Option<u8> {
+    let place = FACILITIES.iter().position(|name| *name == word)?;
+    u8::try_from(place).ok()
+}
+
+/// Compiles a pattern.
+///
+/// # Errors
+/// It is none, or needs too much memory.
+pub(super) fn pattern(text: &str) -> Result<Regex, String> {
+    let pattern = RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    pattern.map_err(|error| format!("it is no regular expression: {error}"))
+}
+
+impl Filter {
+    /// Whether a message of the batch may be wanted.
+    pub(super) fn may_want(&self, entry: &Entry<'_>) -> bool {
+        let header = &entry.batch.header;
+        self.listener.as_deref().is_none_or(|listener| listener == entry.origin().listener)
+            && self.stream.is_none_or(|stream| stream == header.stream)
+            && (header.source == SourceKind::Syslog
+                || (self.facility.is_none() && !self.asks_syslog_alone(header.source)))
+    }
+
+    /// OpenTelemetry has severities, too.
+    fn asks_syslog_alone(&self, source: SourceKind) -> bool {
+        self.severity.is_some() && source != SourceKind::Otlp
+    }
+
+    /// Whether a message of a batch that passes [`Filter::may_want`] is wanted. `scratch` holds the text of a record that is not text.
+    pub(super) fn wants(&self, source: SourceKind, raw: &[u8], peer: Peer, scratch: &mut Vec<u8>) -> bool {
+        if self.peer.is_some_and(|wanted| !wanted.is(peer)) || !self.wants_priority(source, raw) {
+            return false;
+        }
+        if self.text.is_none() && self.pattern.is_none() {
+            return true;
+        }
+        let text = if source == SourceKind::Otlp {
+            scratch.clear();
+            put_body(raw, scratch);
+            scratch.as_slice()
+        } else {
+            raw
+        };
+        let text = &text[..text.len().min(SEARCHED_BYTES_MAX)];
+        self.text.as_ref().is_none_or(|wanted| wanted.find(text).is_some())
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(text))
+    }
+
+    fn wants_priority(&self, source: SourceKind, raw: &[u8]) -> bool {
+        if self.facility.is_none() && self.severity.is_none() {
+            return true;
+        }
+        let priority = match source {
+            SourceKind::Otlp => crate::otlp::severity_of(raw).map(|severity| (None, severity)),
+            _ => priority(raw).map(|priority| (Some(priority / 8), priority % 8)),
+        };
+        let Some((facility, severity)) = priority else { return false };
+        self.facility.is_none_or(|wanted| Some(wanted) == facility)
+            && self.severity.as_ref().is_none_or(|wanted| wanted.contains(&severity))
+    }
+}
+
+/// `<34>` in front of a syslog message.
+fn priority(raw: &[u8]) -> Option<u8> {
+    let digits = raw.trim_ascii_start().strip_prefix(b"<")?;
+    let length = digits.iter().take(4).position(|byte| *byte == b'>')?;
+    let number: u8 = std::str::from_utf8(&digits[..length]).ok()?.parse().ok()?;
+    (number <= 191).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn severities_are_worse_or_between() {
+        for (word, range) in [
+            ("err", 0..=3),
+            ("err..", 0..=3),
+            ("warning..err", 3..=4),
+            ("err..warn", 3..=4),
+            ("debug", 0..=7),
+        ] {
+            assert_eq!(severities(word), Some(range), "{word}");
+        }
+        assert_eq!((severities("loud"), severities("err..loud"), severities("")), (None, None, None));
+    }
+
+    #[test]
+    fn priorities_are_read_and_what_is_none_is_not() {
+        for (raw, number) in [
+            ("<34>text", Some(34)),
+            (" <0>", Some(0)),
+            ("<191>1 ", Some(191)),
+            ("<192>", None),
+            ("<>", None),
+            ("34>", None),
+            ("<1234>", None),
+        ] {
+            assert_eq!(priority(raw.as_bytes()), number, "{raw}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_set_must_be_true() {
+        let peer = Peer::Inet("192.0.2.7:99".parse().unwrap());
+        let filter = Filter {
+            peer: PeerFilter::of("192.0.2.7"),
+            severity: severities("err"),
+            facility: facility("auth"),
+            text: Some(Finder::new("login").into_owned()),
+            pattern: Some(pattern("user=[a-z]+$").unwrap()),
+            ..Filter::default()
+        };
+        let wants = |raw: &str, peer| filter.wants(SourceKind::Syslog, raw.as_bytes(), peer, &mut Vec::new());
+        assert!(wants("<34>login of user=joe", peer));
+        for (raw, peer) in [
+            ("<38>login of user=joe", peer),
+            ("<26>login of user=joe", peer),
+            ("<34>logout of user=joe", peer),
+            ("<34>login of user=7", peer),
+            ("login of user=joe", peer),
+            ("<34>login of user=joe", Peer::Unnamed),
+        ] {
+            assert!(!wants(raw, peer), "{raw}");
+        }
+        assert!(pattern("(").is_err() && pattern("(x{1000}){1000}").is_err());
+        assert_eq!(PeerFilter::of("::ffff:192.0.2.7"), PeerFilter::of("192.0.2.7"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Makes messages of Kafka out of records: key, headers and value.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use bbq_spool::Entry;
+use bbq_wire::{Peer, SourceKind};
+use chrono::{DateTime, SecondsFormat};
+use rdkafka::message::{Header, OwnedHeaders};
+
+use super::settings::Key;
+use crate::format::{Format, Formatter};
+use crate::otlp::put_body;
+
+/// What a message takes in a batch beside key, value and headers: the header of a batch of its own (61 bytes), and the lengths and
+/// differences of a record (at most 40).
+const RECORD_BYTES: usize = 101;
+/// The bytes of the headers about the origin of a message, but for the name of the listener.
+const ORIGIN_BYTES: usize = 300;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// A message that is to be sent.
+pub(super) struct Message<'a> {
+    /// The lane of the record, and its number there.
+    pub(super) record: (u32, u64),
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: &'a [u8],
+    pub(super) headers: Option<OwnedHeaders>,
+    /// When it was received, Unix milliseconds.
+    pub(super) time_ms: i64,
+    /// The bytes of a batch of which it is the only message, not compressed; a few more in most cases.
+    pub(super) bytes: usize,
+}
+
+/// Makes messages; has the memory for it.
+pub(super) struct Encoder {
+    key: Key,
+    format: Format,
+    has_origin: bool,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// What all messages of a batch share.
+struct OfBatch<'a> {
+    stream: String,
+    listener: &'a str,
+    time: String,
+    time_ms: i64,
+}
+
+impl Encoder {
+    pub(super) fn new(key: Key, format: Format, has_origin: bool) -> Encoder {
+        Encoder { key, format, has_origin, text: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Makes messages of the records behind the first `skip` ones of an entry, which are numbered from `number` on. Ends early if
+    /// `each` returns an error.
+    pub(super) fn each<E>(
+        &mut self,
+        entry: &Entry<'_>,
+        skip: usize,
+        number: u64,
+        mut each: impl FnMut(Message<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.format_texts(entry);
+        let Encoder { key, has_origin, ref text, ref ends, .. } = *self;
+        let has_texts = !ends.is_empty();
+        let of_batch = OfBatch::of(entry, has_origin || key == Key::Stream, has_origin);
+        let mut peers = (has_origin || key == Key::Peer).then(|| entry.peers());
+        let mut peer_text = String::new();
+        let sequences = entry.batch.header.first_sequence..;
+        for (index, (record, sequence)) in entry.batch.records().zip(sequences).enumerate() {
+            let peer = peers.as_mut().and_then(Iterator::next);
+            if index < skip {
+                continue;
+            }
+            peer_text.clear();
+            if let Some(Peer::Inet(address)) = peer {
+                // Writing to a String cannot fail.
+                let _infallible = write!(peer_text, "{address}");
+            }
+            let value = if has_texts { &text[range_of(ends, index)] } else { record };
+            let key = match key {
+                Key::Stream => Some(of_batch.stream.as_bytes()),
+                Key::Listener => Some(of_batch.listener.as_bytes()),
+                Key::Peer => Some(peer_text.as_bytes()).filter(|key| !key.is_empty()),
+                Key::None => None,
+            };
+            let headers = has_origin.then(|| of_batch.headers(&peer_text, sequence));
+            let headers_bytes = if has_origin { ORIGIN_BYTES + of_batch.listener.len() } else { 0 };
+            each(Message {
+                record: (entry.lane, number + (index - skip) as u64),
+                key,
+                value,
+                headers,
+                time_ms: of_batch.time_ms,
+                bytes: RECORD_BYTES + key.map_or(0, <[u8]>::len) + value.len() + headers_bytes,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Formats the texts, unless the records are the texts.
+    fn format_texts(&mut self, entry: &Entry<'_>) {
+        self.text.clear();
+        self.ends.clear();
+        if self.format != Format::Raw {
+            Formatter::new(self.format).append_with_ends(entry, &mut self.text, &mut self.ends);
+        } else if entry.batch.header.source == SourceKind::Otlp {
+            for record in entry.batch.records() {
+                put_body(record, &mut self.text);
+                // As behind a formatted one, where nobody needs the line feed.
+                self.text.push(b'\n');
+                self.ends.push(self.text.len());
+            }
+        }
+    }
+}
+
+/// Where a text is, without the line feed at its end.
+fn range_of(ends: &[usize], index: usize) -> Range<usize> {
+    let begin = index.checked_sub(1).map_or(0, |last| ends[last]);
+    begin..ends[index].saturating_sub(1).max(begin)
+}
+
+impl OfBatch<'_> {
+    fn of<'a>(entry: &'a Entry<'_>, has_stream: bool, has_time: bool) -> OfBatch<'a> {
+        let origin = entry.origin();
+        let nanos = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
+        let time = has_time
+            .then(|| DateTime::from_timestamp_nanos(nanos).to_rfc3339_opts(SecondsFormat::Nanos, true));
+        OfBatch {
+            stream: if has_stream { entry.batch.header.stream.to_string() } else { String::new() },
+            listener: origin.listener,
+            time: time.unwrap_or_default(),
+            time_ms: i64::try_from(origin.received_ns / NANOS_PER_MILLI).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn headers(&self, peer: &str, sequence: u64) -> OwnedHeaders {
+        let sequence = sequence.to_string();
+        let mut headers = OwnedHeaders::new_with_capacity(5);
+        let fields = [
+            ("Bbq-Listener", self.listener),
+            ("Bbq-Peer", peer),
+            ("Bbq-Time", &self.time),
+            ("Bbq-Stream", &self.stream),
+            ("Bbq-Sequence", &sequence),
+        ];
+        for (key, value) in fields {
+            if !value.is_empty() {
+                headers = headers.insert(Header { key, value: Some(value) });
+            }
+        }
+        headers
+    }
+}

@@ -1,0 +1,96 @@
+//! What a connection goes on with after another: the groups on their way.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use super::encoder::Encoder;
+use super::outgoing::OutgoingGroups;
+use super::refused::Refused;
+use super::settings::KafkaSettings;
+use super::shared::Shared;
+use crate::sink::delivery::PendingGroup;
+use crate::sink::interface::Settled;
+
+/// The largest transaction: messages, and bytes unless one message is larger. With small ones, a commit takes longer than the
+/// messages; librdkafka keeps the messages in memory, with 200 bytes of its own for each.
+pub(super) const TRANSACTION_MESSAGES_MAX: usize = 128 * 1024;
+pub(super) const TRANSACTION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// After transactions that failed they are smaller, but not smaller than this: one that always takes longer than the brokers wait
+/// would be begun again for ever.
+const TRANSACTION_MESSAGES_MIN: usize = 64;
+const TRANSACTION_BYTES_MIN: usize = 64 * 1024;
+
+/// See the module.
+pub(super) struct KafkaLink {
+    pub(super) settings: Arc<KafkaSettings>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) groups: Receiver<PendingGroup>,
+    settled: Sender<Settled>,
+    pub(super) outgoing: OutgoingGroups,
+    pub(super) encoder: Encoder,
+    pub(super) refused: Refused,
+    pub(super) size: TransactionSize,
+}
+
+/// How large a transaction may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TransactionSize {
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    /// What was sent may be in the topic or not: the next connection asks.
+    InDoubt(io::Error),
+    Failed(io::Error),
+    /// The driver does not want the link any more.
+    Stopped,
+}
+
+impl TransactionSize {
+    fn largest() -> TransactionSize {
+        TransactionSize { messages: TRANSACTION_MESSAGES_MAX, bytes: TRANSACTION_BYTES_MAX }
+    }
+
+    pub(super) fn grow(&mut self) {
+        self.messages = (self.messages * 2).min(TRANSACTION_MESSAGES_MAX);
+        self.bytes = (self.bytes * 2).min(TRANSACTION_BYTES_MAX);
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.messages = (self.messages / 2).max(TRANSACTION_MESSAGES_MIN);
+        self.bytes = (self.bytes / 2).max(TRANSACTION_BYTES_MIN);
+    }
+}
+
+impl KafkaLink {
+    pub(super) fn new(
+        settings: Arc<KafkaSettings>,
+        shared: Arc<Shared>,
+        groups: Receiver<PendingGroup>,
+        settled: Sender<Settled>,
+    ) -> KafkaLink {
+        let encoder = Encoder::new(settings.key, settings.format, settings.has_origin);
+        KafkaLink {
+            settings,
+            shared,
+            groups,
+            settled,
+            outgoing: OutgoingGroups::default(),
+            encoder,
+            refused: Refused::default(),
+            size: TransactionSize::largest(),
+        }
+    }
+
+    /// Passes settled groups to the sink.
+    pub(super) fn settle(&mut self) {
+        while let Some(settled) = self.outgoing.next_settled() {
+            // The channel has room for every group on its way. An error means that the sink is dropped.
+            let _dropped = self.settled.try_send(settled);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! How far the topic is, as records of a second topic say.
+//!
+//! ```text
+//! key: id of the sink      value: <writer>\n<positions>\n<refused messages>\n
+//! ```
+//!
+//! All records are in partition 0. The topic may belong to several servers: the last record with the own key counts.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rdkafka::Message as _;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::client;
+use super::cluster::Cluster;
+use super::context::Context;
+use super::link::Ended;
+use super::problem::described;
+use super::refused::Refused;
+use super::settings::KafkaSettings;
+use super::thread::Call;
+use crate::sink::positions::Positions;
+
+/// Longer than a transaction of another server can stay open that began before, with the time that the coordinator takes to notice.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked whether another server's transaction is over, and whether the sink is to stop.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// A consumer that reads one partition for no group has nothing to close at the brokers.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// How many records at the end are read first; eight times as many if the own one is not among them.
+const FIRST_WINDOW: i64 = 1000;
+const WINDOW_FACTOR: i64 = 8;
+
+/// The last record of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Who wrote it; see [`super::shared::Shared`].
+    pub(super) writer: String,
+    pub(super) positions: Positions,
+    pub(super) refused: Refused,
+}
+
+impl Progress {
+    pub(super) fn value(writer: &str, positions: &Positions, refused: &Refused) -> String {
+        format!("{writer}\n{positions}\n{refused}\n")
+    }
+
+    fn parse(value: &str) -> Option<Progress> {
+        let mut lines = value.lines();
+        let writer = lines.next()?.to_owned();
+        let positions = Positions::parse(lines.next()?)?;
+        Some(Progress { writer, positions, refused: Refused::parse(lines.next()?)? })
+    }
+}
+
+/// Who reads.
+pub(super) struct Reader<'a> {
+    settings: &'a KafkaSettings,
+    id: &'a str,
+    call: &'a Call<'a>,
+    consumer: Consuming,
+    deadline: Instant,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        settings: &'a KafkaSettings,
+        id: &'a str,
+        call: &'a Call<'a>,
+    ) -> Result<Reader<'a>, Ended> {
+        let consumer = Consuming::new(settings, id)?;
+        let patience = READ_PATIENCE.max(2 * settings.transaction_timeout);
+        Ok(Reader { settings, id, call, consumer, deadline: Instant::now() + patience })
+    }
+
+    /// The last record with the key of the sink, up to the end that the topic has now.
+    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<Option<Progress>, Ended> {
+        let (low, end) = cluster.end_of_progress()?;
+        if low >= end {
+            return Ok(None);
+        }
+        self.wait_stable(end)?;
+        let mut window = FIRST_WINDOW;
+        loop {
+            let begin = end.saturating_sub(window).max(low);
+            if let Some(value) = self.read(begin, end)? {
+                let progress = std::str::from_utf8(&value).ok().and_then(Progress::parse);
+                return progress.map(Some).ok_or_else(|| {
+                    Ended::Failed(io::Error::other(format!(
+                        "the last record of {} with the key {} was not written by bbq; nobody else may write to this topic",
+                        self.settings.progress, self.id
+                    )))
+                });
+            }
+            if begin == low {
+                return Ok(None);
+            }
+            window = window.saturating_mul(WINDOW_FACTOR);
+            // What the first one still has to tell of its window cannot be taken for the next one's.
+            self.consumer = Consuming::new(self.settings, self.id)?;
+        }
+    }
+
+    /// Waits until all transactions before `end` are over: readers of committed records see no further than the first that is not.
+    fn wait_stable(&self, end: i64) -> Result<(), Ended> {
+        let consumer = self.consumer.get()?;
+        loop {
+            self.check("other servers' transactions are open")?;
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let ends =
+                consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(READ_PATIENCE));
+            let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+            if stable >= end {
+                return Ok(());
+            }
+            self.call.pause(LOOK_INTERVAL);
+        }
+    }
+
+    fn check(&self, why: &str) -> Result<(), Ended> {
+        if self.call.is_stopped() {
+            return Err(Ended::Stopped);
+        }
+        if Instant::now() < self.deadline {
+            return Ok(());
+        }
+        let topic = &self.settings.progress;
+        Err(Ended::Failed(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("cannot read {topic} to its end: {why}"),
+        )))
+    }
+
+    /// The value of the last own record from `begin` on.
+    ///
+    /// The record before `end` may be one that ends a transaction, which librdkafka does not show; then it says that the partition
+    /// ends. It does not say so while others go on writing; then a record behind `end` comes.
+    fn read(&self, begin: i64, end: i64) -> Result<Option<Vec<u8>>, Ended> {
+        let failed = |error: &KafkaError| Ended::Failed(described(self.settings, error));
+        let consumer = self.consumer.get()?;
+        let mut assignment = TopicPartitionList::new();
+        let added = assignment.add_partition_offset(&self.settings.progress, 0, Offset::Offset(begin));
+        added.and_then(|()| consumer.assign(&assignment)).map_err(|error| failed(&error))?;
+        let mut last = None;
+        let mut why = "the brokers do not respond".to_owned();
+        loop {
+            self.check(&why)?;
+            match consumer.poll(LOOK_INTERVAL) {
+                None => {
+                    if let Some((_, told)) = consumer.context().last_error() {
+                        why = told;
+                    }
+                }
+                Some(Ok(message)) => {
+                    if message.offset() < end && message.key() == Some(self.id.as_bytes()) {
+                        last = message.payload().map(<[u8]>::to_vec);
+                    }
+                    if message.offset() >= end - 1 {
+                        break;
+                    }
+                }
+                // Everything before `end` was stable.
+                Some(Err(KafkaError::PartitionEOF(_))) => break,
+                // The consumer is in no group; it only has the name of one.
+                Some(Err(error)) if error.rdkafka_error_code() == Some(Code::GroupAuthorizationFailed) => {}
+                Some(Err(error)) => match error.rdkafka_error_code() {
+                    Some(
+                        Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition | Code::UnknownTopic,
+                    ) => {
+                        return Err(failed(&error));
+                    }
+                    _ => why = error.to_string(),
+                },
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// A consumer that is closed within a bounded time.
+struct Consuming(Option<BaseConsumer<Context>>);
+
+impl Consuming {
+    fn new(settings: &KafkaSettings, id: &str) -> Result<Consuming, Ended> {
+        let consumer = client::reader(settings, id).create_with_context(Context::new());
+        consumer
+            .map(|consumer| Consuming(Some(consumer)))
+            .map_err(|error| Ended::Failed(described(settings, &error)))
+    }
+
+    fn get(&self) -> Result<&BaseConsumer<Context>, Ended> {
+        self.0.as_ref().ok_or(Ended::Stopped)
+    }
+}
+
+impl Drop for Consuming {
+    /// rdkafka would wait without end for a consumer that does not say that it is closed.
+    fn drop(&mut self) {
+        let Some(consumer) = self.0.take() else { return };
+        let deadline = Instant::now() + CLOSE_PATIENCE;
+        let mut is_closing = consumer.close_queue().is_ok();
+        while is_closing && !consumer.closed() {
+            let _no_message = consumer.poll(LOOK_INTERVAL);
+            is_closing = Instant::now() < deadline;
+        }
+        if !consumer.closed() {
+            tracing::warn!("a consumer of librdkafka does not close; it is left alone");
+            std::mem::forget(consumer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_read_as_it_was_written() {
+        for (positions, refused) in [("0:8192:70:3", "0:65+2"), ("", "")] {
+            let (positions, refused) =
+                (Positions::parse(positions).unwrap(), Refused::parse(refused).unwrap());
+            let value = Progress::value("w1", &positions, &refused);
+            assert_eq!(
+                Progress::parse(&value),
+                Some(Progress { writer: "w1".to_owned(), positions, refused })
+            );
+        }
+        assert_eq!(Progress::parse("hello"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Messages that the brokers refuse for good, which are taken out of what is sent.
+//!
+//! ```text
+//! <lane>:<number>+<count> ..       in the progress: messages that follow each other
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::sink::positions::Positions;
+
+/// Most runs of refused messages in a progress record: 20 bytes each, so that the record is smaller than the smallest limit that
+/// brokers usually have, 1 MiB. A topic that refuses single messages here and there has far fewer between two commits of the cursor.
+pub(super) const RUNS_MAX: usize = 10_000;
+/// The text for a message that was refused before bbq was started again.
+const EARLIER: &str = "the brokers refused the message before bbq was started again";
+
+/// By lane and number of the message in its lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Refused(BTreeMap<(u32, u64), Arc<str>>);
+
+impl Refused {
+    pub(super) fn add(&mut self, message: (u32, u64), why: &Arc<str>) {
+        self.0.insert(message, Arc::clone(why));
+    }
+
+    /// Why the brokers refuse a message, if they do.
+    pub(super) fn why(&self, message: (u32, u64)) -> Option<&Arc<str>> {
+        // Nearly always it is empty, and this is asked for every message.
+        if self.0.is_empty() { None } else { self.0.get(&message) }
+    }
+
+    /// Forgets the messages that the cursor has passed.
+    pub(super) fn forget(&mut self, passed: &Positions) {
+        self.0.retain(|(lane, number), _| *number >= passed.record(*lane));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.each_run().count()
+    }
+
+    /// Lane, first number and count of messages that follow each other.
+    fn each_run(&self) -> impl Iterator<Item = (u32, u64, u64)> {
+        let mut messages = self.0.keys().copied().peekable();
+        std::iter::from_fn(move || {
+            let (lane, first) = messages.next()?;
+            let mut count = 1;
+            while messages.next_if_eq(&(lane, first + count)).is_some() {
+                count += 1;
+            }
+            Some((lane, first, count))
+        })
+    }
+
+    /// Reads what `Display` writes.
+    pub(super) fn parse(text: &str) -> Option<Refused> {
+        /// No transaction has more messages.
+        const COUNT_MAX: u64 = 1 << 20;
+        let why: Arc<str> = EARLIER.into();
+        let mut refused = Refused::default();
+        for word in text.split_ascii_whitespace() {
+            let (lane, run) = word.split_once(':')?;
+            let (first, count) = run.split_once('+')?;
+            let (lane, first, count) =
+                (lane.parse().ok()?, first.parse::<u64>().ok()?, count.parse::<u64>().ok()?);
+            for number in first..first.checked_add(count.min(COUNT_MAX))? {
+                refused.add((lane, number), &why);
+            }
+        }
+        Some(refused)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (lane, first, count)) in self.each_run().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{lane}:{first}+{count}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_read_as_they_were_written() {
+        let text = "0:7+3 0:11+1 2:0+2";
+        let refused = Refused::parse(text).unwrap();
+        assert_eq!((refused.to_string().as_str(), refused.runs()), (text, 3));
+        assert!(refused.why((0, 9)).is_some() && refused.why((0, 10)).is_none());
+        assert_eq!(Refused::parse("").unwrap(), Refused::default());
+        for wrong in ["0:7", "0", "x:1+2", "0:1+x", "0:18446744073709551615+2"] {
+            assert_eq!(Refused::parse(wrong), None, "{wrong}");
+        }
+        let mut later = refused.clone();
+        later.forget(&Positions::parse("0:4096:9").unwrap());
+        assert_eq!(later.to_string(), "0:9+1 0:11+1 2:0+2");
+    }
+}

@@ -1,0 +1,68 @@
+//! Goes from one connection to the next.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tracing::info;
+
+use super::connection::Connection;
+use super::link::{Ended, KafkaLink};
+use super::thread::{Call, Desk, Work};
+use crate::sink::interface::Problem;
+use crate::sink::link_sink::Link;
+
+/// A link, and where the thread is that serves it.
+pub(super) struct RunningLink {
+    link: KafkaLink,
+    desk: Arc<Desk>,
+}
+
+impl RunningLink {
+    pub(super) fn new(link: KafkaLink, desk: Arc<Desk>) -> RunningLink {
+        RunningLink { link, desk }
+    }
+}
+
+impl Link for RunningLink {
+    async fn run(self) -> (RunningLink, Problem) {
+        let RunningLink { link, desk } = self;
+        let (reply, ended) = oneshot::channel();
+        desk.put(Work { link, serve, reply });
+        match ended.await {
+            Ok((link, problem)) => (RunningLink { link, desk }, problem),
+            // The thread is gone, and the link with it. The driver submits its groups again.
+            Err(_) => std::panic::resume_unwind(Box::new("the thread for librdkafka has ended")),
+        }
+    }
+}
+
+fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
+    let named = |link: &KafkaLink, error: io::Error| {
+        Problem::Retry(io::Error::new(error.kind(), format!("{}: {error}", link.settings.shown)))
+    };
+    loop {
+        let before = link.shared.writes();
+        let ended = match connection(link, call) {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        };
+        match ended {
+            Ended::Stopped => return Problem::Retry(io::ErrorKind::Interrupted.into()),
+            // The topic took something meanwhile: the next connection is likely to work.
+            Ended::InDoubt(error) if link.shared.writes() != before => {
+                info!(sink = link.settings.shown, %error, "asking the brokers what they have");
+            }
+            Ended::InDoubt(error) | Ended::Failed(error) => return named(link, error),
+        }
+    }
+}
+
+fn connection(link: &mut KafkaLink, call: &Call<'_>) -> Result<Infallible, Ended> {
+    let mut connection = Connection::open(link, call)?;
+    info!(sink = link.settings.shown, exactly_once = link.settings.is_exactly_once, "writing");
+    loop {
+        connection.transaction(link, call)?;
+    }
+}

@@ -1,0 +1,37 @@
+//! What the SPEC of the sink says.
+
+use std::time::Duration;
+
+use super::security::Security;
+use crate::format::Format;
+
+/// A checked SPEC.
+#[derive(Debug)]
+pub(super) struct KafkaSettings {
+    /// The SPEC without its options, for people.
+    pub(super) shown: String,
+    /// `HOST:PORT,..`, as librdkafka wants it.
+    pub(super) servers: String,
+    pub(super) topic: String,
+    /// The topic of the progress.
+    pub(super) progress: String,
+    pub(super) is_exactly_once: bool,
+    /// After so long the coordinator ends a transaction of which it hears nothing.
+    pub(super) transaction_timeout: Duration,
+    pub(super) key: Key,
+    pub(super) format: Format,
+    /// Whether a message has headers about its origin.
+    pub(super) has_origin: bool,
+    /// librdkafka's name of it.
+    pub(super) compression: &'static str,
+    pub(super) security: Security,
+}
+
+/// What the key of a message is. Messages with the same key are in one partition, so in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Stream,
+    Listener,
+    Peer,
+    None,
+}

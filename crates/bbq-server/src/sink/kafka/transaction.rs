@@ -1,0 +1,252 @@
+//! Writes groups in transactions; or without them, if messages may come twice.
+//!
+//! Without transactions, everything is the same but for their begin and end and for the progress.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use tokio::time::timeout;
+
+use super::connection::{Connection, Patience};
+use super::context::{Context, Failure};
+use super::encoder::Message;
+use super::link::{Ended, KafkaLink, TransactionSize};
+use super::outgoing::{Limits, Stop, Taken};
+use super::problem::{Verdict, described, described_code, verdict};
+use super::progress::Progress;
+use super::refused::RUNS_MAX;
+use super::thread::Call;
+
+/// The shortest time between two transactions that are not full: there are at most 20 records about progress a second.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the events of librdkafka are served while there is nothing to send.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// For how long they are served then: each call with zero would serve only one.
+const SERVE_FOR: Duration = Duration::from_millis(1);
+/// How often the events of librdkafka are served while messages are on their way.
+const DELIVERY_INTERVAL: Duration = Duration::from_millis(1);
+/// The smallest batch that a topic may want.
+const BATCH_BYTES_MIN: usize = 512;
+/// Stands for the record about the progress; messages are numbered from 1 on.
+const PROGRESS: usize = 0;
+
+/// Why a message could not be given to librdkafka.
+enum Unsent {
+    Failed(KafkaError),
+    Ended(Ended),
+}
+
+impl Connection {
+    /// Waits for groups, and writes a transaction with them.
+    pub(super) fn transaction(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        if link.outgoing.is_taken() {
+            self.receive(link, call, IDLE_INTERVAL)?;
+            if link.outgoing.is_taken() {
+                self.producer.poll(SERVE_FOR);
+                return Ok(());
+            }
+        }
+        let taken = match self.fill(link, call) {
+            Ok(taken) => taken,
+            Err(Unsent::Ended(ended)) => return Err(ended),
+            Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
+        };
+        if !self.sent.is_empty() {
+            if self.settings.is_exactly_once {
+                self.send_progress(link)?;
+            }
+            self.wait_delivered(link, call)?;
+            if self.producer.context().has_failures() {
+                return self.recover(link, call, None);
+            }
+            if self.settings.is_exactly_once {
+                self.commit(link, call).inspect_err(|_| link.size.shrink())?;
+            }
+            link.shared.wrote();
+            link.size.grow();
+            self.producer.context().forget_error();
+            self.committed_at = Instant::now();
+        }
+        link.outgoing.settle(taken);
+        link.settle();
+        if !link.refused.is_empty() {
+            link.refused.forget(&link.shared.committed());
+        }
+        Ok(())
+    }
+
+    /// Gives librdkafka the messages of the next transaction.
+    fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Taken, Unsent> {
+        self.sent.clear();
+        let mut taken = Taken::default();
+        let due = self.committed_at + COMMIT_INTERVAL;
+        let TransactionSize { messages, bytes } = link.size;
+        let limits = Limits { messages, bytes, message_bytes: self.message_bytes_max };
+        loop {
+            while let Ok(group) = link.groups.try_recv() {
+                link.outgoing.push(group, &self.committed);
+            }
+            let Connection { producer, settings, positions, sent, .. } = self;
+            let with = (limits, &link.refused);
+            let filled = link.outgoing.take(&mut link.encoder, with, positions, &mut taken, |message| {
+                if sent.is_empty() && settings.is_exactly_once {
+                    producer.begin_transaction().map_err(Unsent::Failed)?;
+                }
+                sent.push((message.record, message.bytes));
+                let number = sent.len();
+                send(producer, call, &settings.topic, message, number)
+            });
+            match filled {
+                Err(Stop::Failed(unsent)) => return Err(unsent),
+                Err(Stop::Full) => return Ok(taken),
+                Ok(()) => {}
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(taken);
+            }
+            self.receive(link, call, left).map_err(Unsent::Ended)?;
+        }
+    }
+
+    /// Waits for another group.
+    fn receive(&self, link: &mut KafkaLink, call: &Call<'_>, patience: Duration) -> Result<(), Ended> {
+        let received = call.runtime.block_on(async { timeout(patience, link.groups.recv()).await });
+        match received {
+            Ok(Some(group)) => link.outgoing.push(group, &self.committed),
+            Ok(None) => return Err(Ended::Stopped),
+            Err(_) => {}
+        }
+        if call.is_stopped() { Err(Ended::Stopped) } else { Ok(()) }
+    }
+
+    pub(super) fn begin(&self) -> Result<(), Ended> {
+        let begun = self.producer.begin_transaction();
+        begun.map_err(|error| Ended::InDoubt(described(&self.settings, &error)))
+    }
+
+    pub(super) fn send_progress(&self, link: &KafkaLink) -> Result<(), Ended> {
+        let value = Progress::value(&link.shared.writer, &self.positions, &link.refused);
+        let record = BaseRecord::with_opaque_to(&self.settings.progress, PROGRESS)
+            .partition(0)
+            .key(&link.shared.id)
+            .payload(&value);
+        self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))
+    }
+
+    /// Waits until the brokers have what was sent, or something failed.
+    pub(super) fn wait_delivered(&self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        let context = self.producer.context();
+        let (mut before, mut patience) = (self.producer.in_flight_count(), Patience::new());
+        loop {
+            self.producer.poll(DELIVERY_INTERVAL);
+            let left = self.producer.in_flight_count();
+            // Without a transaction the others are delivered, although one failed.
+            if left == 0 || (self.settings.is_exactly_once && context.has_failures()) {
+                return Ok(());
+            }
+            if call.is_stopped() {
+                return Err(Ended::Stopped);
+            }
+            if left != before {
+                (before, patience) = (left, Patience::new());
+            } else if let Some(why) = patience.end(&self.settings, context) {
+                link.size.shrink();
+                return Err(Ended::InDoubt(why));
+            }
+        }
+    }
+
+    /// Takes the transaction back, and finds out what is to be left out of the next one.
+    fn recover(
+        &mut self,
+        link: &mut KafkaLink,
+        call: &Call<'_>,
+        unsent: Option<&KafkaError>,
+    ) -> Result<(), Ended> {
+        let mut failures = self.producer.context().take_failures();
+        if let Some(code) = unsent.and_then(KafkaError::rdkafka_error_code) {
+            // librdkafka takes nothing more once a message has failed.
+            if failures.is_empty() || verdict(code) != Verdict::Trouble {
+                failures.push(Failure { number: self.sent.len(), code });
+            }
+        }
+        self.check_fatal().inspect_err(|_| link.size.shrink())?;
+        let (mut trouble, mut needs_smaller_batch) = (None, false);
+        for Failure { number, code } in failures {
+            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
+            match (verdict(code), message) {
+                (Verdict::Innocent, _) => {}
+                (Verdict::Refused, Some((record, _))) => link.refused.add(record, &refusal(code)),
+                // It was alone in its batch.
+                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
+                    link.refused.add(record, &refusal(code));
+                }
+                (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
+                    needs_smaller_batch = true
+                }
+                _ => trouble = Some(code),
+            }
+        }
+        if self.settings.is_exactly_once {
+            self.abort(call)?;
+        }
+        if link.refused.runs() > RUNS_MAX {
+            link.refused = super::refused::Refused::default();
+            return Err(Ended::Failed(io::Error::other(format!(
+                "the brokers refuse more than {RUNS_MAX} messages here and there; look at their logs, and at the settings of the topic"
+            ))));
+        }
+        if let Some(code) = trouble {
+            link.size.shrink();
+            return Err(Ended::Failed(described_code(&self.settings, code)));
+        }
+        if needs_smaller_batch {
+            link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
+            link.shared.wrote();
+            return Err(Ended::InDoubt(io::Error::other("the topic wants smaller batches")));
+        }
+        link.outgoing.rewind(&self.committed);
+        self.positions.clone_from(&self.committed);
+        Ok(())
+    }
+}
+
+fn refusal(code: Code) -> Arc<str> {
+    format!("the brokers refuse the message: {code}").into()
+}
+
+/// Gives a message to librdkafka. Waits while librdkafka has no room.
+fn send(
+    producer: &BaseProducer<Context>,
+    call: &Call<'_>,
+    topic: &str,
+    message: Message<'_>,
+    number: usize,
+) -> Result<(), Unsent> {
+    let Message { key, value, headers, time_ms, .. } = message;
+    let mut record =
+        BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, number).payload(value).timestamp(time_ms);
+    record.key = key;
+    record.headers = headers;
+    let patience = std::cell::OnceCell::new();
+    loop {
+        let (error, unsent) = match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err(failed) => failed,
+        };
+        let is_full = error.rdkafka_error_code() == Some(Code::QueueFull);
+        let patience = patience.get_or_init(Instant::now);
+        if !is_full || patience.elapsed() >= super::connection::RESPONSE_TIMEOUT {
+            return Err(Unsent::Failed(error));
+        }
+        if call.is_stopped() {
+            return Err(Unsent::Ended(Ended::Stopped));
+        }
+        producer.poll(DELIVERY_INTERVAL);
+        record = unsent;
+    }
+}

@@ -1,0 +1,74 @@
+//! What an HTTP/2 connection sends beside its messages.
+//!
+//! Frames that carry no message (PING, SETTINGS, WINDOW_UPDATE, cancelled requests, endless heads) cost the server processor time
+//! and cost their sender little. So a connection may send only so many bytes of them, and then waits.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a connection may send at once that is no message, in bytes. More than may be under way of bodies that the server has not
+/// taken yet (`CONNECTION_WINDOW_BYTES`), so that these never make an honest client wait.
+const AT_ONCE_BYTES: i64 = 320 * 1024;
+/// What it may send beside its messages in a second: some 4,000 PING frames, of which an honest client sends a few a minute.
+const BYTES_PER_SECOND: i64 = 64 * 1024;
+/// What an answered request pays for: its head, and the frames that belong to it.
+const REQUEST_BYTES: i64 = 2 * 1024;
+
+/// Counts what is left of `AT_ONCE_BYTES`.
+pub(super) struct Overhead {
+    /// At most `AT_ONCE_BYTES`. Negative by one read at most.
+    left: Cell<i64>,
+    /// Until when `left` has grown with time.
+    grown_until: Cell<Instant>,
+}
+
+impl Overhead {
+    pub(super) fn new() -> Overhead {
+        Overhead { left: Cell::new(AT_ONCE_BYTES), grown_until: Cell::new(Instant::now()) }
+    }
+
+    /// Counts bytes that were read from the connection.
+    pub(super) fn add_read(&self, bytes: usize) {
+        self.left.set(self.left.get().saturating_sub(signed(bytes)));
+    }
+
+    /// Counts bytes of a body that were taken. A quarter more pays for the headers of its frames.
+    pub(super) fn add_body(&self, bytes: usize) {
+        self.give(signed(bytes) + signed(bytes / 4));
+    }
+
+    pub(super) fn add_answered(&self) {
+        self.give(REQUEST_BYTES);
+    }
+
+    /// For how long nothing may be read; `None` if more may be read now.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        if self.left.get() > 0 {
+            return None;
+        }
+        self.grow(Instant::now());
+        let missing = 1 - self.left.get();
+        (missing > 0).then(|| Duration::from_secs_f64(missing as f64 / BYTES_PER_SECOND as f64))
+    }
+
+    /// Whether more than the half of what is allowed at once is used up.
+    pub(super) fn is_large(&self) -> bool {
+        self.left.get() < AT_ONCE_BYTES / 2
+    }
+
+    fn grow(&self, now: Instant) {
+        let time = now.saturating_duration_since(self.grown_until.get());
+        self.grown_until.set(now);
+        self.give((time.as_secs_f64() * BYTES_PER_SECOND as f64) as i64);
+    }
+
+    fn give(&self, bytes: i64) {
+        self.left.set(self.left.get().saturating_add(bytes).min(AT_ONCE_BYTES));
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

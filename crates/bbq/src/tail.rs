@@ -1,0 +1,82 @@
+//! `bbq tail`: shows messages while they come. The server chooses and samples them; this prints.
+
+mod line;
+mod stream;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tokio::sync::oneshot;
+
+use crate::arguments::TailArguments;
+use crate::outcome::{Outcome, complain, misuse};
+use crate::token;
+use line::Printer;
+use stream::{Ended, Stream};
+
+/// Pause before a server that went away is asked again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let token = token::read(arguments.token_file.as_deref()).map_err(misuse)?;
+    let signal = catch()?;
+    runtime.block_on(async {
+        tokio::select! {
+            // First: what came before the signal is printed as a whole line.
+            biased;
+            signal = signal => Ok(Outcome::Signal(signal.unwrap_or_default())),
+            followed = follow(arguments, token.as_ref()) => followed.map(|()| Outcome::Done),
+        }
+    })
+}
+
+/// Completes with the number of the first signal. A second one has its default action: standard output may take nothing.
+fn catch() -> anyhow::Result<oneshot::Receiver<u8>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+    let (tell, signal) = oneshot::channel();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut tell = Some(tell);
+        for number in signals.forever() {
+            match tell.take() {
+                // An error means that the command has ended.
+                Some(tell) => drop(tell.send(u8::try_from(number).unwrap_or_default())),
+                None => drop(signal_hook::low_level::emulate_default_handler(number).ok()),
+            }
+        }
+    })?;
+    Ok(signal)
+}
+
+/// Follows until the output is closed. A server that ends is waited for: it may be restarted, or upgraded.
+async fn follow(arguments: &TailArguments, token: Option<&bbq_server::config::Secret>) -> anyhow::Result<()> {
+    let out = io::stdout();
+    let has_colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let printer = Printer::new(arguments.json, has_colours);
+    let mut from = arguments.from.as_str();
+    let mut is_known = false;
+    loop {
+        let mut stream = match Stream::open(arguments, from, token).await {
+            Ok(stream) => stream,
+            Err(Ended::Refused(error)) => return Err(error),
+            Err(Ended::Away(error)) if !is_known => return Err(error),
+            Err(Ended::Away(_)) => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
+                continue;
+            }
+        };
+        is_known = true;
+        while let Some(line) = stream.next_line().await {
+            if let Some(warning) = printer.print(&line, &mut out.lock())? {
+                let _closed = writeln!(io::stderr(), "bbq: {warning}");
+            }
+        }
+        // What came before is not shown again.
+        from = "now";
+        complain(&anyhow::anyhow!("{} ended the connection; trying again", arguments.admin));
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}

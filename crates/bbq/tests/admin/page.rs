@@ -1,0 +1,266 @@
+//! If this fails, the page shows other numbers than `bbq status`, hides a problem, runs what a sender wrote, or leaves a small window.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use crate::support::fault::Fault;
+use crate::support::{Server, Setup};
+
+const WIDTH: u32 = 1280;
+const HEIGHT: u32 = 800;
+const PHONE: (u32, u32) = (360, 740);
+
+pub(super) fn url(setup: &Setup) -> String {
+    format!("http://{}/", setup.admin())
+}
+
+/// Every number on the page that is one of the status, by its field.
+const FIELDS: &str = "return Object.fromEntries([...document.querySelectorAll('[data-field]')]
+    .filter((node) => node.tagName === 'DATA').map((node) => [node.dataset.field, node.value]))";
+
+/// The number of a field in the status.
+fn number_of(status: &Value, field: &str) -> Value {
+    let words: Vec<&str> = field.split('.').collect();
+    let sum = |dropped: &Value| {
+        let reasons = dropped.as_object().expect("reasons").values();
+        Value::from(reasons.filter_map(Value::as_u64).sum::<u64>())
+    };
+    let place = || words[1].parse::<usize>().expect("a place");
+    match words.as_slice() {
+        ["ledger", "dropped"] => sum(&status["ledger"]["dropped"]),
+        ["ledger", "dropped", reason] => status["ledger"]["dropped"][reason].clone(),
+        ["sinks", _, "dropped"] => sum(&status["sinks"][place()]["dropped"]),
+        ["listeners", _, "dropped"] => sum(&status["listeners"][place()]["ledger"]["dropped"]),
+        ["listeners", _, "received"] => status["listeners"][place()]["ledger"]["received"].clone(),
+        ["listeners", _, "sockets", socket, what] => {
+            let socket: usize = socket.parse().expect("a place");
+            status["listeners"][place()]["sockets"][socket][what].clone()
+        }
+        ["workers", _, "records"] => status["spool"]["lanes"][place()]["records"].clone(),
+        [list, _, what] => status[list][place()][what].clone(),
+        [object, what] => status[object][what].clone(),
+        _ => panic!("what is {field}?"),
+    }
+}
+
+fn assert_same_numbers(server: &Server<'_>, browser: &Browser) {
+    browser.wait_shown();
+    let (shown, status) = (browser.run(FIELDS), server.status());
+    let shown = shown.as_object().expect("fields");
+    assert!(shown.len() > 25, "{shown:?}");
+    for (field, value) in shown {
+        let number = number_of(&status, field);
+        let number = if number.is_null() { String::new() } else { number.to_string() };
+        assert_eq!(value.as_str(), Some(&*number), "{field}\n{status:#}");
+    }
+}
+
+fn assert_quiet_console(browser: &Browser) {
+    let said = browser.console();
+    assert!(said.is_empty(), "{said:#?}");
+}
+
+#[test]
+fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
+    let setup =
+        Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app", "syslog+udp://127.0.0.1:{1}?name=routers"])
+            .with(&["--workers", "2"]);
+    let server = setup.start();
+    server.send(0, b"one\ntwo\n");
+    server.wait_delivered(2);
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    assert_same_numbers(&server, &browser);
+    const BURST: usize = 20_000;
+    server.send(0, "a burst\n".repeat(BURST).as_bytes());
+    let received = "return document.querySelector('[data-field=\"ledger.received\"]').value";
+    browser.wait("the burst", received, |value| value.as_str() == Some(&(BURST + 2).to_string()));
+    server.wait_delivered(BURST as u64 + 2);
+    assert_same_numbers(&server, &browser);
+    let balance = browser.run("return document.getElementById('balance').textContent");
+    assert!(balance.as_str().is_some_and(|text| text.contains("balances")), "{balance}");
+    let history = browser
+        .run("return document.querySelector('.plot path[data-series=\"received\"]').getAttribute('d')");
+    assert!(history.as_str().is_some_and(|path| path.starts_with('M')), "{history}");
+    // Everything that is configured, and no more than is set.
+    let keys = browser.run(
+        "return [...document.querySelectorAll('#configuration-table tbody tr')].map((row) => row.innerText)",
+    );
+    let keys: Vec<&str> = keys.as_array().expect("rows").iter().filter_map(Value::as_str).collect();
+    assert!(keys.iter().any(|key| key.contains("workers") && key.contains('2')), "{keys:?}");
+    assert!(
+        keys.iter().any(|key| key.contains("hello_timeout_seconds") && key.contains("default")),
+        "{keys:?}"
+    );
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn problems_are_seen_without_scrolling_and_go_again() {
+    let mut setup = Setup::new(&[
+        "lines+tcp://127.0.0.1:{0}?name=app",
+        "syslog+udp://127.0.0.1:{1}?name=routers&receive_buffer_bytes=4096",
+    ])
+    .with(&["--workers", "1"]);
+    // Nobody listens there.
+    let nowhere = crate::support::free_ports(1)[0];
+    setup.set_sinks(&[&format!("http://127.0.0.1:{nowhere}/?name=dead"), "file:{dir}/out.log?name=file"]);
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    server.send(0, b"for nobody\n");
+    let seen = "return [...document.querySelectorAll('#problem-list li')]
+        .filter((line) => line.getBoundingClientRect().bottom <= innerHeight && line.getBoundingClientRect().height > 0)
+        .map((line) => line.innerText).join('\\n')";
+    let boxes = "return [...document.querySelectorAll('#flow-picture li[data-level=problem]')]
+        .filter((box) => box.getBoundingClientRect().bottom <= innerHeight).map((box) => box.innerText).join('\\n')";
+    let has = |words: &'static [&'static str]| {
+        move |seen: &Value| seen.as_str().is_some_and(|seen| words.iter().all(|word| seen.contains(word)))
+    };
+    browser.wait("the dead sink", seen, has(&["sink", "dead", "cannot deliver", "Fix the destination"]));
+    // The worker is held in the call by which it takes what came, until strace lets it go.
+    let calls = "accept4,read,recvfrom,recvmsg,recvmmsg:delay_enter=600000000";
+    let stall = Fault::inject(server.pid(), "worker-0", calls);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    // Its buffer overflows: nobody reads.
+    for _ in 0..500 {
+        socket.send_to(b"<34>lost", setup.address(1)).expect("it is sent");
+    }
+    browser.wait(
+        "the problems",
+        seen,
+        has(&["worker 0 is stuck", "top -H -p", "routers", "(kernel)", "dead"]),
+    );
+    browser.wait("the boxes", boxes, has(&["worker 0", "stuck for", "dead", "cannot deliver"]));
+    let title = browser.run("return document.title + document.getElementById('state').textContent");
+    assert!(title.as_str().is_some_and(|title| title.contains("3 problems")), "{title}");
+    drop(stall);
+    browser
+        .wait("the end of the stall", seen, |seen| !seen.as_str().is_some_and(|seen| seen.contains("stuck")));
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn a_message_is_text_on_the_page_whatever_it_is() {
+    const ATTACK: &str =
+        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=<i>app</i>"]);
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    browser.wait_shown();
+    browser.run("document.getElementById('follow').click()");
+    // A message that comes before the viewer is not shown.
+    let shown = "return document.getElementById('messages').innerText";
+    browser.wait("the message", shown, |shown| {
+        server.send(0, format!("{ATTACK}\n").as_bytes());
+        shown.as_str().is_some_and(|shown| shown.contains(ATTACK))
+    });
+    let elements = "return document.querySelectorAll('#messages img, #messages script, main i').length";
+    assert_eq!(browser.run(elements), 0);
+    assert_ne!(browser.run("return document.title"), "owned");
+    // Another filter shows nothing of it.
+    browser.run(
+        "document.forms.filter.elements.text.value = 'onerror=.*title';
+        document.forms.filter.elements.regex.checked = true;
+        document.forms.filter.elements.text.dispatchEvent(new Event('change', { bubbles: true }))",
+    );
+    browser.wait("the message that matches", shown, |shown| {
+        server.send(0, format!("not this\n{ATTACK}\n").as_bytes());
+        shown.as_str().is_some_and(|shown| shown.contains(ATTACK) && !shown.contains("not this"))
+    });
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn it_fits_a_phone_and_both_colour_schemes() {
+    let long = "lines+tcp://127.0.0.1:{0}?name=a-very-long-name-of-a-listener-that-does-not-fit-into-any-box-of-the-page";
+    let setup =
+        Setup::new(&[long, "http+tcp://127.0.0.1:{1}", "bbq+tcp://127.0.0.1:{2}"]).with(&["--workers", "3"]);
+    let server = setup.start();
+    server.send(0, b"a message\n");
+    let browser = Browser::open(&url(&setup), PHONE.0, PHONE.1);
+    browser.wait_shown();
+    assert_eq!(browser.run("return document.documentElement.scrollWidth"), PHONE.0);
+    browser.resize(WIDTH, HEIGHT);
+    browser.wait_shown();
+    assert_eq!(browser.run("return document.documentElement.scrollWidth"), WIDTH);
+    let colour = |is_dark| {
+        browser.set_dark(is_dark);
+        browser.run("return getComputedStyle(document.querySelector('main > section')).backgroundColor")
+    };
+    assert_ne!(colour(true), colour(false));
+    // A keyboard comes to every part, and shows where it is.
+    let unnamed = "return [...document.querySelectorAll('input, select, button, [tabindex=\"0\"]')]
+        .filter((node) => !(node.labels?.length || node.textContent.trim() || node.getAttribute('aria-label') || node.getAttribute('aria-labelledby')))
+        .map((node) => node.outerHTML)";
+    assert_eq!(browser.run(unnamed), serde_json::json!([]));
+    assert_eq!(
+        browser
+            .run("return [...document.querySelectorAll('table')].filter((table) => !table.caption).length"),
+        0
+    );
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn without_a_token_it_shows_nothing() {
+    const TOKEN: &str = "token-of-somebody-who-may-look";
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=secret-listener"]);
+    let tokens = setup.path().join("tokens");
+    fs::write(&tokens, format!("somebody {TOKEN}\n")).expect("a file");
+    let setup = setup.config(&format!("admin_token_file = \"{}\"\n", tokens.display()));
+    let log = fs::File::create(setup.path().join("log")).expect("a log");
+    let child = setup.command().stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+    let server = Server { setup: &setup, child };
+    setup.wait_log("ready");
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    let dialog = "return document.getElementById('token-dialog').open";
+    browser.wait("the question", dialog, |open| *open == true);
+    assert!(
+        !browser.run("return document.body.innerText").as_str().expect("text").contains("secret-listener")
+    );
+    let give = |token: &str| {
+        browser.run(&format!(
+            "const form = document.getElementById('token-form'); form.elements.token.value = '{token}'; form.requestSubmit()"
+        ));
+    };
+    give("a-wrong-token-0123");
+    let problem = "return document.getElementById('token-problem').textContent";
+    browser.wait("the refusal", problem, |text| {
+        text.as_str().is_some_and(|text| text.contains("does not take"))
+    });
+    give(TOKEN);
+    browser.wait("the server", "return document.body.innerText", |text| {
+        text.as_str().is_some_and(|text| text.contains("secret-listener"))
+    });
+    assert_eq!(browser.run(dialog), false);
+    assert!(!browser.run("return location.href").as_str().expect("a URL").contains(TOKEN));
+    assert!(!setup.log().contains(TOKEN));
+    // Those of the refused requests alone.
+    let said: Vec<String> = browser.console().into_iter().filter(|line| !line.contains("401")).collect();
+    assert!(said.is_empty(), "{said:#?}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_server_that_goes_is_told_and_its_successor_is_shown() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    browser.wait_shown();
+    let state = "return document.getElementById('state').textContent";
+    server.kill();
+    browser.wait("the absence", state, |text| text.as_str().is_some_and(|text| text.contains("no answer")));
+    let server = setup.start();
+    let pid = format!("pid {}", server.pid());
+    browser.wait("the next server", "return document.getElementById('who').textContent", |text| {
+        text.as_str().is_some_and(|text| text.contains(&pid))
+    });
+    browser.wait("its state", state, |text| {
+        text.as_str().is_some_and(|text| text.contains("works as configured"))
+    });
+}

@@ -1,0 +1,461 @@
+//! If this fails, messages are lost in Apache Kafka, come twice or in another order, whichever of bbq and the broker is killed, away or
+//! too slow; or an operator is not told what to do; or a broker that hangs holds up a stop or a reload.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::kafka_broker::{Broker, Kafka, Record, STRANGER, shared};
+use crate::support::lineage::Lineage;
+use crate::support::random::Random;
+use crate::support::{BBQ, KilledIfThisFails, PATIENCE, Server, Setup, assert_balanced, free_ports, run};
+
+const TOPIC: &str = "logs";
+
+/// A server that writes to a topic of `kafka`.
+fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
+    edge_to(&kafka.address(), topic, query)
+}
+
+fn edge_to(address: &str, topic: &str, query: &str) -> Setup {
+    unconfigured(address, topic, query).config("drain_timeout_seconds = 1\n")
+}
+
+/// With the default configuration.
+fn unconfigured(address: &str, topic: &str, query: &str) -> Setup {
+    let listen = [
+        "bbq+tcp://127.0.0.1:{0}",
+        "lines+tcp://127.0.0.1:{1}?name=till",
+        "lines+unix://{dir}/socket?name=local",
+    ];
+    let mut setup = Setup::new(&listen);
+    setup.set_sinks(&[&format!("kafka://{address}/{topic}?{query}")]);
+    setup
+}
+
+/// `bbq send` of a file with numbered lines of a sender.
+fn send(setup: &Setup, sender: u32, count: u32) -> Child {
+    let file = setup.path().join(format!("lines-{sender}"));
+    let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
+    fs::write(&file, lines).expect("a file");
+    let mut command = Command::new(BBQ);
+    command.arg("send").args(["--to", &format!("bbq://{}", setup.address(0))]).arg(file);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+}
+
+fn send_all(setup: &Setup, sender: u32, count: u32) {
+    assert!(send(setup, sender, count).wait().expect("it was ours").success());
+}
+
+/// Checks that each message of each sender is there once, and in order in the one partition that has the sender's.
+fn assert_once_and_in_order(records: &[Record], senders: u32, count: u32) {
+    let mut next = vec![(None, 0); senders as usize];
+    for record in records {
+        let (sender, number) = record.value.split_once(' ').expect("a numbered message");
+        let (sender, number): (usize, u32) =
+            (sender.parse().expect("a sender"), number.parse().expect("a number"));
+        let (partition, expected) = &mut next[sender];
+        assert_eq!(
+            (*partition.get_or_insert(record.partition), *expected),
+            (record.partition, number),
+            "{record:?}"
+        );
+        *expected += 1;
+    }
+    assert_eq!(next.iter().map(|(_, count)| *count).collect::<Vec<_>>(), vec![count; senders as usize]);
+}
+
+fn wait_problem(server: &Server<'_>, words: &str) -> String {
+    let shown = |status: &Value| status["sinks"][0]["problem"].as_str().map(str::to_owned);
+    let status = server.wait_status(words, |status| shown(status).is_some_and(|text| text.contains(words)));
+    shown(&status).unwrap_or_default()
+}
+
+/// Waits until the sink is ready to write for the `times`th time.
+fn wait_writing(setup: &Setup, times: usize) {
+    let start = Instant::now();
+    while setup.log().matches("INFO writing").count() < times {
+        assert!(start.elapsed() < PATIENCE, "the sink does not write\n{}", setup.log());
+        std::thread::yield_now();
+    }
+}
+
+/// Starts with a number of workers by chance.
+fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
+    setup.start_with_workers(1 + random.below(3) as usize)
+}
+
+/// Kills bbq and the broker by chance while clients send.
+fn kill_by_chance(query: &str, check: impl Fn(&[Record])) {
+    let mut random = Random::seeded();
+    let kafka = Kafka::new("");
+    let first = edge(&kafka, TOPIC, query);
+    let mut broker = kafka.start();
+    let mut at_first = start(&first, &mut random);
+    let mut sending: Vec<Child> = (0..SENDERS).map(|sender| send(&first, sender, COUNT)).collect();
+    let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
+    let (mut broker_kills, mut kills) = (0, 0);
+    let is_sending = |sending: &mut Vec<Child>| {
+        sending.iter_mut().any(|sender| sender.try_wait().expect("it was ours").is_none())
+    };
+    while is_sending(&mut sending) || broker_kills < 3 || kills < 4 {
+        // In the middle of something, often.
+        let seen = at_first.status()["ledger"]["delivered"].as_u64();
+        if random.below(3) > 0 {
+            at_first.wait_status("more", |status| {
+                let delivered = status["ledger"]["delivered"].as_u64();
+                delivered > seen
+                    || delivered >= Some(u64::from(SENDERS * COUNT))
+                    || status["ledger"]["queued"] == 0
+            });
+        }
+        if random.below(3) == 0 {
+            broker.kill();
+            broker = kafka.start();
+            broker_kills += 1;
+        } else {
+            at_first.kill();
+            at_first = start(&first, &mut random);
+            kills += 1;
+        }
+    }
+    for mut sender in sending {
+        assert!(sender.wait().expect("it was ours").success());
+    }
+    at_first.wait_status("all", |status| {
+        status["ledger"]["received"] == SENDERS * COUNT && status["ledger"]["queued"] == 0
+    });
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    println!("{broker_kills} kills of the broker, {kills} of bbq");
+    check(&kafka.read(TOPIC));
+    drop(broker);
+}
+
+const SENDERS: u32 = 4;
+const COUNT: u32 = 25_000;
+
+#[test]
+fn each_message_is_there_once_and_in_order_whoever_is_killed() {
+    kill_by_chance("", |records| assert_once_and_in_order(records, SENDERS, COUNT));
+}
+
+#[test]
+fn without_transactions_each_message_is_there_whoever_is_killed() {
+    kill_by_chance("exactly_once=off&compression=lz4", |records| {
+        let mut values: Vec<&str> = records.iter().map(|record| record.value.as_str()).collect();
+        values.sort_unstable();
+        values.dedup();
+        assert_eq!(values.len(), (SENDERS * COUNT) as usize);
+    });
+}
+
+/// The coordinator ends bbq's transaction, and takes nothing more from its producer.
+#[test]
+fn bbq_may_be_away_for_longer_than_the_transaction_timeout() {
+    /// So that it takes a while to send them.
+    const MANY: u32 = 200_000;
+    let kafka = Kafka::new("");
+    let _broker = kafka.start();
+    let first = edge(&kafka, TOPIC, "transaction_timeout_seconds=1");
+    let at_first = first.start();
+    let ended = || {
+        let log = fs::read_to_string(kafka.file("log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains("due to timeout") && line.contains("bbq-")).count()
+    };
+    let mut sender = 0;
+    let start = Instant::now();
+    while ended() == 0 {
+        assert!(start.elapsed() < PATIENCE, "no transaction was ended");
+        let mut sending = send(&first, sender, MANY);
+        let before = at_first.status()["ledger"]["delivered"].as_u64();
+        at_first.wait_status("more", |status| status["ledger"]["delivered"].as_u64() > before);
+        at_first.freeze();
+        // In the middle of a transaction, or not: then nothing happens.
+        let frozen = Instant::now();
+        while ended() == 0 && frozen.elapsed() < Duration::from_secs(4) {
+            std::thread::yield_now();
+        }
+        at_first.signal(libc::SIGCONT);
+        assert!(sending.wait().expect("it was ours").success());
+        sender += 1;
+    }
+    at_first.wait_delivered(u64::from(sender * MANY));
+    assert_once_and_in_order(&kafka.read(TOPIC), sender, MANY);
+}
+
+/// Two servers with copies of one data directory: the one that comes later is the only one that writes.
+#[test]
+fn an_older_writer_is_refused_and_sees_why() {
+    let kafka = shared();
+    let old = edge(&kafka, "zombie", "");
+    let at_old = old.start();
+    send_all(&old, 0, 10);
+    at_old.wait_delivered(10);
+    assert_eq!(at_old.stop(), Some(0), "{}", old.log());
+    let new = edge(&kafka, "zombie", "");
+    copy(&old.data(), &new.data());
+    let at_old = old.start();
+    wait_writing(&old, 2);
+    let at_new = new.start();
+    at_new.send(1, b"0 10\n");
+    at_new.wait_status("11 messages", |status| {
+        status["ledger"]["delivered"] == 11 && status["ledger"]["queued"] == 0
+    });
+    at_old.send(1, b"0 11\n");
+    let problem = wait_problem(&at_old, "another bbq server has taken over");
+    assert!(problem.contains("a copy of this data directory"), "{problem}");
+    // The one that is refused leaves the other alone.
+    at_new.send(1, b"1 0\n");
+    at_new.wait_status("12 messages", |status| {
+        status["ledger"]["delivered"] == 12 && status["ledger"]["queued"] == 0
+    });
+    let records = kafka.read("zombie");
+    let mut values: Vec<String> = records.iter().map(|record| record.value.clone()).collect();
+    values.sort_unstable();
+    let mut expected: Vec<String> = (0..11).map(|number| format!("0 {number}")).collect();
+    expected.push("1 0".to_owned());
+    expected.sort_unstable();
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn progress_is_found_behind_that_of_many_other_servers() {
+    let kafka = shared();
+    let first = edge(&kafka, "far", "");
+    let at_first = first.start();
+    send_all(&first, 0, 10);
+    at_first.wait_delivered(10);
+    at_first.kill();
+    kafka.write("far-bbq-progress", "another", 10_000);
+    let at_first = first.start();
+    wait_writing(&first, 2);
+    at_first.send(1, b"0 10\n");
+    at_first.wait_status("11 messages", |status| {
+        status["ledger"]["delivered"] == 11 && status["ledger"]["queued"] == 0
+    });
+    assert!(!first.log().contains("does not have what bbq wrote"), "{}", first.log());
+    assert_each_once(&kafka.read("far"), 11);
+}
+
+/// The last message came another way than the others, so it may be in another partition.
+fn assert_each_once(records: &[Record], count: usize) {
+    let mut values: Vec<&str> = records.iter().map(|record| record.value.as_str()).collect();
+    values.sort_unstable_by_key(|value| {
+        value.split_once(' ').and_then(|(_, number)| number.parse::<u32>().ok())
+    });
+    assert_eq!(values, (0..count).map(|number| format!("0 {number}")).collect::<Vec<_>>());
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _new = fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp runs");
+    assert!(copied.success());
+}
+
+#[test]
+fn a_message_has_a_key_and_headers_that_say_where_it_comes_from() {
+    let kafka = shared();
+    let first = edge(&kafka, "origin", "headers=on");
+    let at_first = first.start();
+    at_first.send(1, b"a line\nanother\n");
+    at_first.wait_delivered(2);
+    let records = kafka.read("origin");
+    assert_eq!(records.iter().map(|record| record.value.as_str()).collect::<Vec<_>>(), ["a line", "another"]);
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(record.header("Bbq-Listener"), Some("till"));
+        assert!(record.header("Bbq-Peer").is_some_and(|peer| peer.starts_with("127.0.0.1")), "{record:?}");
+        assert!(record.header("Bbq-Time").is_some_and(|time| time.ends_with('Z')), "{record:?}");
+        assert_eq!(record.header("Bbq-Stream"), Some(record.key.as_str()));
+        assert_eq!(record.key.len(), 32);
+        let first: usize =
+            records[0].header("Bbq-Sequence").and_then(|text| text.parse().ok()).expect("a number");
+        assert_eq!(record.header("Bbq-Sequence"), Some((first + index).to_string().as_str()));
+    }
+    for (key, expected) in [("listener", "till"), ("peer", "127.0.0.1:"), ("none", "null")] {
+        let topic = format!("key-{key}");
+        let first = edge(&kafka, &topic, &format!("key={key}&format=json"));
+        let at_first = first.start();
+        at_first.send(1, b"a line\n");
+        at_first.wait_delivered(1);
+        let records = kafka.read(&topic);
+        assert!(records[0].key.starts_with(expected), "{records:?}");
+        let json: Value = serde_json::from_str(&records[0].value).expect("JSON");
+        assert_eq!((&json["message"], &json["listener"]), (&json!("a line"), &json!("till")));
+    }
+}
+
+/// The dead letters of a stopped server.
+fn letters(setup: &Setup) -> String {
+    let mut found = fs::read_dir(setup.data().join("dead-letters")).expect("messages were refused");
+    let spool = found.next().expect("one sink").expect("its name").path();
+    let letters = run(Command::new(BBQ).args(["spool", "cat"]).arg(spool), b"");
+    String::from_utf8_lossy(&letters.stdout).into_owned()
+}
+
+#[test]
+fn a_message_that_is_too_large_is_kept_and_those_behind_it_arrive() {
+    let kafka = shared();
+    kafka.create("small", &["max.message.bytes=2000"]);
+    let first = edge(&kafka, "small", "");
+    let at_first = first.start();
+    let poison = "x".repeat(2000);
+    let lines: Vec<String> = (0..1000)
+        .map(|number| if number % 250 == 77 { poison.clone() } else { format!("0 {number}") })
+        .collect();
+    at_first.send(1, (lines.join("\n") + "\n").as_bytes());
+    let status = at_first.wait_status("4 refused", |status| {
+        status["ledger"]["dropped"]["refused"] == 4 && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    let expected: Vec<&str> = lines.iter().map(String::as_str).filter(|line| *line != poison).collect();
+    let records = kafka.read("small");
+    assert_eq!(records.iter().map(|record| record.value.as_str()).collect::<Vec<_>>(), expected);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    assert_eq!(letters(&first), format!("{poison}\n").repeat(4));
+}
+
+/// A compacted topic refuses messages without a key. Those of unix sockets have no peer, which the key is made of.
+#[test]
+fn a_message_that_the_broker_refuses_is_kept_and_the_others_arrive() {
+    let kafka = shared();
+    kafka.create("compacted", &["cleanup.policy=compact"]);
+    for query in ["key=peer", "key=peer&exactly_once=off"] {
+        let first = edge(&kafka, "compacted", query).with(&["--workers", "1"]);
+        // All are queued before any is sent.
+        let at_first = first.start();
+        at_first.wait_log("writing");
+        at_first.freeze();
+        let mut local =
+            std::os::unix::net::UnixStream::connect(first.path().join("socket")).expect("it listens");
+        let mut remote = std::net::TcpStream::connect(first.address(1)).expect("it listens");
+        for number in 0..50 {
+            use std::io::Write as _;
+            writeln!(local, "refused {number}").expect("it has room");
+            writeln!(remote, "taken {query} {number}").expect("it has room");
+        }
+        drop((local, remote));
+        at_first.signal(libc::SIGCONT);
+        let status = at_first.wait_status("50 refused", |status| {
+            status["ledger"]["dropped"]["refused"] == 50 && status["ledger"]["queued"] == 0
+        });
+        assert_balanced(&status);
+        assert_eq!(status["ledger"]["delivered"], 50);
+        let records = kafka.read("compacted");
+        let mut taken: Vec<&str> = records.iter().map(|record| record.value.as_str()).collect();
+        taken.retain(|value| value.contains(&format!(" {query} ")));
+        if !query.contains("off") {
+            let expected: Vec<String> = (0..50).map(|number| format!("taken {query} {number}")).collect();
+            assert_eq!(taken, expected);
+        }
+        taken.dedup();
+        assert!(taken.len() >= 50, "{taken:?}");
+        assert!(records.iter().all(|record| record.key != "null"));
+        assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+        let expected: String = (0..50).map(|number| format!("refused {number}\n")).collect();
+        assert_eq!(letters(&first), expected);
+    }
+}
+
+/// What is wrong, and words that name the remedy.
+fn told(address: &str, topic: &str, query: &str, words: &[&str]) {
+    let setup = edge_to(address, topic, query);
+    let server = setup.start();
+    let problem = wait_problem(&server, words[0]);
+    for words in words {
+        assert!(problem.contains(words), "{words}: {problem}");
+    }
+    assert!(problem.contains(&format!("kafka://{address}/{topic}")), "{problem}");
+    assert!(!setup.log().contains("sesame"), "{}", setup.log());
+}
+
+#[test]
+fn what_an_operator_has_to_do_is_told() {
+    let nobody = format!("127.0.0.1:{}", free_ports(1)[0]);
+    told(&nobody, TOPIC, "", &["onnection refused", "are the brokers there"]);
+    let strict = Kafka::new("auto.create.topics.enable=false\ntransaction.max.timeout.ms=30000\n");
+    let broker = strict.start();
+    let address = strict.address();
+    told(
+        &address,
+        "missing",
+        "transaction_timeout_seconds=20",
+        &["UnknownTopicOrPartition", "kafka-topics --create --topic missing"],
+    );
+    strict.create(TOPIC, &[]);
+    told(&address, TOPIC, "", &["Transaction timeout is larger", "set transaction_timeout_seconds"]);
+    // Made meanwhile, it goes on.
+    let late = edge(&strict, "late", "transaction_timeout_seconds=20");
+    let at_late = late.start();
+    at_late.send(1, b"hello\n");
+    wait_problem(&at_late, "kafka-topics --create");
+    strict.create("late", &[]);
+    at_late.wait_delivered(1);
+    drop(broker);
+}
+
+#[test]
+fn users_and_certificates_are_checked_and_told() {
+    let kafka = shared();
+    let (ca, password) = (kafka.file("ca.pem"), kafka.file("password"));
+    let (address, ca) = (kafka.secure_address(), format!("tls_ca={}", ca.display()));
+    let user = |user: &str| format!("{ca}&user={user}&password_file={}", password.display());
+    for (sasl, topic) in [("", "scram"), ("&sasl=plain", "plain")] {
+        let first = edge_to(&address, topic, &(user("bbq") + sasl));
+        let at_first = first.start();
+        at_first.send(1, b"hello\n");
+        at_first.wait_delivered(1);
+        assert_eq!(kafka.read(topic)[0].value, "hello");
+    }
+    told(&address, "scram", &user(STRANGER), &["uthorization", "Describe", "Write", "scram"]);
+    told(&address, "scram", &user("nobody"), &["uthentication", "check sasl, user and password_file"]);
+    told(&address, "scram", &(user("bbq") + "&sasl=scram-sha-256"), &["SCRAM-SHA-256", "check sasl"]);
+    told(&address, "scram", "tls=on", &["certificate verify failed", "tls_ca"]);
+    told(&address, "scram", "", &["tls=on"]);
+}
+
+/// Freezes the broker while messages are on their way.
+fn hang(kafka: &Kafka, setup: &Setup, send: impl Fn(&[u8])) -> Broker {
+    let broker = kafka.start();
+    setup.wait_log("writing");
+    broker.freeze();
+    send(&b"frozen\n".repeat(5000));
+    broker
+}
+
+#[test]
+fn a_broker_that_hangs_holds_up_no_stop_and_no_reload() {
+    let kafka = Kafka::new("");
+    let first = edge(&kafka, TOPIC, "");
+    let at_first = first.start();
+    let broker = hang(&kafka, &first, |lines| at_first.send(1, lines));
+    at_first.wait_status("all received", |status| status["ledger"]["received"] == 5000);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    broker.kill();
+    let second = unconfigured(&kafka.address(), TOPIC, "").with(&["--config", "{dir}/bbq.toml"]);
+    let configure = |seconds: u32| {
+        fs::write(second.path().join("bbq.toml"), format!("drain_timeout_seconds = {seconds}\n"))
+            .expect("a file");
+    };
+    configure(1);
+    let server = Lineage::start(&second);
+    let broker = hang(&kafka, &second, |lines| {
+        use std::io::Write as _;
+        let mut client = std::net::TcpStream::connect(second.address(1)).expect("it listens");
+        client.write_all(lines).expect("it reads");
+    });
+    server.wait_status("all received", |status| status["ledger"]["received"] == 5000);
+    configure(2);
+    server.reload();
+    broker.kill();
+    let _broker = kafka.start();
+    server.wait_delivered(5000);
+    let at_first = first.start();
+    at_first.wait_delivered(5000);
+    assert_eq!(kafka.read(TOPIC).len(), 10_000);
+    assert_eq!(server.stop(), Some(0), "{}", second.log());
+}

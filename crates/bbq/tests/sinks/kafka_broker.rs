@@ -1,0 +1,258 @@
+//! Kafka's own broker for the tests, in KRaft mode, on free ports and with a directory of its own; and its tools.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::authority::Authority;
+use crate::support::{PATIENCE, free_ports, run};
+
+/// The broker's log has this when it serves.
+const STARTED: &str = "Kafka Server started";
+/// Who has no permission, and both users' password.
+pub(crate) const STRANGER: &str = "stranger";
+pub(crate) const PASSWORD: &str = "sesame";
+/// A consumer that gets nothing for so long is at the end of what is committed.
+const QUIET_MS: &str = "4000";
+
+/// A broker, running or not. Everybody may do everything over the plain port.
+pub(crate) struct Kafka {
+    directory: PathBuf,
+    /// Removed when this is dropped.
+    temporary: Option<TempDir>,
+    plain: u16,
+    secure: u16,
+    starts: Cell<usize>,
+}
+
+/// A running broker. Killed when dropped.
+pub(crate) struct Broker {
+    child: Child,
+}
+
+/// A record, as the console consumer shows it.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) partition: u32,
+    pub(crate) offset: u64,
+    headers: String,
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+impl Record {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.split(',').find_map(|header| header.strip_prefix(name)?.strip_prefix(':'))
+    }
+}
+
+/// The jars of `xtask/src/kafka.pom.xml`, which `cargo xtask test` gets.
+fn jars() -> PathBuf {
+    let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let jars = scratch.parent().expect("target/tmp is in target").join("kafka/jars");
+    assert!(jars.exists(), "there is no {}; `cargo xtask test` gets it", jars.display());
+    jars
+}
+
+fn java(class: &str) -> Command {
+    // Ends with its thread: no test leaves a broker behind.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "java", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    command.args([
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+        "-Dorg.slf4j.simpleLogger.log.kafka.coordinator.transaction=info",
+    ]);
+    command.arg("-cp").arg(jars().join("*")).arg(class);
+    command
+}
+
+impl Kafka {
+    /// With more in its configuration.
+    pub(crate) fn new(config: &str) -> Kafka {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let mut kafka = Kafka::in_directory(temporary.path().to_owned(), config);
+        kafka.temporary = Some(temporary);
+        kafka
+    }
+
+    fn in_directory(directory: PathBuf, config: &str) -> Kafka {
+        let ports = free_ports(3);
+        let (plain, secure, controller) = (ports[0], ports[1], ports[2]);
+        let authority = Authority::new("the authority of Kafka");
+        let pair = authority.sign("localhost");
+        fs::write(directory.join("ca.pem"), authority.certificate()).expect("a file");
+        fs::write(directory.join("broker.pem"), pair.key + &pair.certificate).expect("a file");
+        fs::write(directory.join("password"), PASSWORD).expect("a file");
+        let shown = directory.display();
+        let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+        let plain_users = format!(
+            "org.apache.kafka.common.security.plain.PlainLoginModule required user_bbq=\"{PASSWORD}\" user_{STRANGER}=\"{PASSWORD}\";"
+        );
+        let text = format!(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{secure},CONTROLLER://127.0.0.1:{controller}\n\
+             controller.listener.names=CONTROLLER\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT\n\
+             sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN\n\
+             listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={scram}\n\
+             listener.name.sasl_ssl.plain.sasl.jaas.config={plain_users}\n\
+             ssl.keystore.type=PEM\nssl.keystore.location={shown}/broker.pem\n\
+             authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+             super.users=User:ANONYMOUS;User:bbq\n\
+             log.dirs={shown}/data\nnum.partitions=3\n\
+             offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+             transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
+             transaction.abort.timed.out.transaction.cleanup.interval.ms=200\n{config}"
+        );
+        fs::write(directory.join("server.properties"), text).expect("a file");
+        let users = ["bbq", STRANGER].map(|user| format!("SCRAM-SHA-512=[name={user},password={PASSWORD}]"));
+        let mut format = java("kafka.tools.StorageTool");
+        format.args(["format", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAA"]);
+        format.args(["--add-scram", &users[0], "--add-scram", &users[1]]);
+        run(format.arg("--config").arg(directory.join("server.properties")), b"");
+        Kafka { directory, temporary: None, plain, secure, starts: Cell::new(0) }
+    }
+
+    /// `HOST:PORT`.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.plain)
+    }
+
+    /// The port with TLS and SASL.
+    pub(crate) fn secure_address(&self) -> String {
+        format!("localhost:{}", self.secure)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Starts the broker, and waits until it serves.
+    pub(crate) fn start(&self) -> Broker {
+        let child = start(&self.directory, self.starts.get());
+        self.starts.set(self.starts.get() + 1);
+        Broker { child }
+    }
+
+    fn tool(&self, class: &str, arguments: &[&str]) {
+        let mut command = java(class);
+        run(command.args(["--bootstrap-server", &self.address()]).args(arguments), b"");
+    }
+
+    /// Makes a topic with one partition.
+    pub(crate) fn create(&self, topic: &str, config: &[&str]) {
+        let mut arguments = vec!["--create", "--topic", topic, "--partitions", "1"];
+        arguments.extend(config.iter().flat_map(|config| ["--config", config]));
+        self.tool("org.apache.kafka.tools.TopicCommand", &arguments);
+    }
+
+    /// Writes records with a key, which other servers might have written.
+    pub(crate) fn write(&self, topic: &str, key: &str, count: usize) {
+        let mut command = java("org.apache.kafka.tools.ConsoleProducer");
+        command.args(["--bootstrap-server", &self.address(), "--topic", topic]);
+        command.args(["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]);
+        run(&mut command, format!("{key}:x\n").repeat(count).as_bytes());
+    }
+
+    /// All records of a topic that are committed, by partition and offset.
+    pub(crate) fn read(&self, topic: &str) -> Vec<Record> {
+        let mut command = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
+        command.args(["--bootstrap-server", &self.address(), "--topic", topic, "--from-beginning"]);
+        command.args(["--isolation-level", "read_committed", "--timeout-ms", QUIET_MS]);
+        for shown in ["key", "partition", "offset", "headers"] {
+            command.args(["--formatter-property", &format!("print.{shown}=true")]);
+        }
+        let output = run(&mut command, b"");
+        let text = String::from_utf8(output.stdout).expect("texts");
+        let mut records: Vec<Record> = text.lines().map(record).collect();
+        records.sort_by_key(|record| (record.partition, record.offset));
+        records
+    }
+}
+
+fn record(line: &str) -> Record {
+    let mut fields = line.splitn(5, '\t');
+    let mut next = || fields.next().unwrap_or_else(|| panic!("not a record: {line}"));
+    let number = |text: &str| text.split_once(':').and_then(|(_, number)| number.parse().ok());
+    let (partition, offset) = (number(next()), number(next()));
+    let (partition, offset) = (partition.expect("a partition") as u32, offset.expect("an offset"));
+    Record { partition, offset, headers: next().to_owned(), key: next().to_owned(), value: next().to_owned() }
+}
+
+/// Waits until the broker serves for the `starts`th time.
+fn start(directory: &Path, starts: usize) -> Child {
+    let log = directory.join("log");
+    let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
+    let mut command = java("kafka.Kafka");
+    command.arg(directory.join("server.properties"));
+    command.stdin(Stdio::null()).stdout(file.try_clone().expect("a descriptor")).stderr(file);
+    let mut child = command.spawn().expect("setpriv is there");
+    let begin = Instant::now();
+    loop {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        if text.matches(STARTED).count() > starts {
+            return child;
+        }
+        let has_ended = child.try_wait().expect("it was ours").is_some();
+        assert!(!has_ended && begin.elapsed() < PATIENCE, "Kafka is not ready\n{text}");
+        thread::yield_now();
+    }
+}
+
+/// A broker for all tests that do not stop it; each has a topic of its own. It ends with this process.
+pub(crate) fn shared() -> Kafka {
+    static SHARED: OnceLock<(PathBuf, u16, u16)> = OnceLock::new();
+    let (directory, plain, secure) = SHARED.get_or_init(|| {
+        let (send, ready) = sync_channel(1);
+        // The broker ends with the thread that started it, which must not be a test's.
+        thread::spawn(move || {
+            let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kafka-shared");
+            let _of_an_earlier_run = fs::remove_dir_all(&directory);
+            fs::create_dir_all(&directory).expect("a directory");
+            let kafka = Kafka::in_directory(directory, "");
+            let mut child = start(&kafka.directory, 0);
+            send.send((kafka.directory.clone(), kafka.plain, kafka.secure)).expect("somebody waits");
+            child.wait().expect("it was ours")
+        });
+        ready.recv().expect("Kafka starts")
+    });
+    Kafka {
+        directory: directory.clone(),
+        temporary: None,
+        plain: *plain,
+        secure: *secure,
+        starts: Cell::new(1),
+    }
+}
+
+impl Broker {
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was ours");
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn freeze(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it runs");
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
