@@ -2,7 +2,7 @@
 
 use super::disk::text;
 use super::material::Material;
-use super::programs;
+use super::symbols;
 use crate::step;
 
 pub(super) fn stage(material: &Material) -> Result<(), String> {
@@ -10,7 +10,7 @@ pub(super) fn stage(material: &Material) -> Result<(), String> {
     let libraries = stage.join("libraries");
     super::disk::create(&libraries)?;
     let [shared, archive] = ["libbbq.so", "libbbq.a"].map(|name| text(&libraries.join(name)));
-    programs::strip(material, &text(&material.built("libbbq.so")), &shared)?;
+    symbols::strip(material, &text(&material.built("libbbq.so")), &shared)?;
     let built = text(&material.built("libbbq.a"));
     step::run(&[], "objcopy", &["--strip-debug", "--strip-unneeded", &built, &archive])?;
     for (format, libdir) in [("deb", material.machine.debian_libraries), ("rpm", "lib64")] {

@@ -12,6 +12,7 @@ mod material;
 mod programs;
 pub(crate) mod published;
 mod static_program;
+mod symbols;
 mod unit;
 mod wheel;
 

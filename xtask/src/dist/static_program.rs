@@ -4,7 +4,7 @@ use std::fs;
 
 use super::disk::{create, text};
 use super::material::Material;
-use super::programs;
+use super::symbols;
 use crate::step;
 
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -19,7 +19,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     let name = format!("bbq-{}-{}-linux-static", material.version, material.machine.name);
     let folder = material.stage().join(&name);
     create(&folder)?;
-    programs::strip(material, &text(&built), &text(&folder.join("bbq")))?;
+    symbols::strip(material, &text(&built), &text(&folder.join("bbq")))?;
     is_static(&text(&folder.join("bbq")))?;
     let [from, to] = [&material.stage(), &folder].map(|path| text(path));
     let fill = "cp -r \"$0/man\" \"$0/completions\" LICENSE-APACHE LICENSE-MIT README.md packaging/bbq.service packaging/bbq.socket \
