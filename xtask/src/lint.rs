@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use crate::circles;
+use crate::dist::published;
 use crate::needs;
 use crate::step::{EVERY_SINK, cargo};
 use crate::tidy;
@@ -25,8 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
     }
     // What a package lacks shows here, and not on the day of a release. It finds everything in what clippy has downloaded.
-    let package = ["package", "--locked", "--offline", "--allow-dirty", "--no-verify"];
-    cargo(&[], &[&package[..], &["--package", "bbq-listen", "--package", "bbq-prefork"]].concat())?;
+    published::pack(&[], &["--offline", "--no-verify"])?;
     let doc = ["doc", "--release", "--locked", "--no-deps", "--workspace", "--features", EVERY_SINK];
     cargo(&[("RUSTDOCFLAGS", "-D warnings")], &doc)
 }

@@ -1,4 +1,5 @@
-//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. The
+//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | dist |
+//! check`. The
 //! continuous integration runs the same tasks.
 //!
 //! It has few dependencies, because it is built first: `syn` reads the sources for `circles`.
@@ -6,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod circles;
+mod dist;
 mod files;
 mod fuzz;
 mod go;
@@ -39,6 +41,10 @@ Usage: cargo xtask TASK
            the options
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
+  dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
+  dist --test
+           install the Debian package that was made, upgrade over it and purge it, with systemd, in a view of this machine
+           that is thrown away; as root
   check    run lint, test and instructions: a change must pass all three
 
 With --as-tested as their first option, simulate, soak and instructions run the program that `test` has built, and build nothing.";
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         ["soak", ref rest @ ..] => in_root().and_then(|_| soak(rest)),
         ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
         ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
+        ["dist"] => in_root().and_then(dist::run),
+        ["dist", "--test"] => in_root().and_then(dist::test),
         ["check"] => in_root().and_then(check),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

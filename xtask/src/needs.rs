@@ -58,6 +58,16 @@ pub(crate) fn provide() -> Result<(), String> {
     install(&found)
 }
 
+/// The same for what packages are made with.
+pub(crate) fn provide_to_pack(tools: &[(&'static str, &'static str)]) -> Result<(), String> {
+    let tools = [&TO_BUILD[..], tools].concat();
+    let found = || {
+        let venv = (!has_venv()).then_some(VENV);
+        missing_of(&tools, &search_path()).into_iter().chain(venv).collect()
+    };
+    install(&found)
+}
+
 /// The same for what is needed to build every sink.
 pub(crate) fn provide_to_build() -> Result<(), String> {
     let found = || missing_of(&TO_BUILD, &search_path());

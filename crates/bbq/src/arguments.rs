@@ -59,6 +59,11 @@ pub(crate) enum Command {
     /// Without an experiment, lists them. An experiment starts servers on loopback and measures its rows in turn. Ctrl-C ends it with
     /// the results of the complete rounds. The exit code is 1 if a row failed, or if a mark was not met or not measured.
     Bench(BenchArguments),
+    /// Print a script that completes commands and options in a shell
+    Completions(CompletionsArguments),
+    /// Write the man pages, for packages
+    #[command(hide = true)]
+    Manual(ManualArguments),
     /// A server for `bench`, to measure listeners alone
     #[command(hide = true)]
     BenchServer(BenchServerArguments),
@@ -271,6 +276,26 @@ pub(crate) struct ListenSetupArguments {
     /// Remove what is pinned; servers keep what they use until they end
     #[arg(long, conflicts_with_all = ["user", "group", "programs"])]
     pub(crate) remove: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq completions bash > ~/.local/share/bash-completion/completions/bbq
+  bbq completions zsh > ~/.zfunc/_bbq
+  bbq completions fish > ~/.config/fish/completions/bbq.fish
+The packages of bbq bring these files.")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManualArguments {
+    /// An existing directory: bbq.1, and a page for each command
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Args)]

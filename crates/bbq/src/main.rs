@@ -12,6 +12,7 @@ mod file_options;
 mod listen_setup;
 mod log_queue;
 mod logging;
+mod manual;
 mod outcome;
 mod send;
 mod serve;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::ListenSetup(arguments) => listen_setup::run(&arguments),
         Command::Spool(arguments) => spool::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Completions(arguments) => manual::complete(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),
         Command::BenchLeash(arguments) => bench::leash(&arguments),
     };

@@ -329,9 +329,9 @@ pub(crate) fn receive_many(
     };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     for ((slot, header), control) in slots.iter_mut().zip(&headers).zip(&controls).take(received) {
-        // Zeroes, without control data.
-        slot.local = control.local(header.msg_hdr.msg_controllen);
-        slot.credentials = control.credentials(header.msg_hdr.msg_controllen);
+        // Zeroes, without control data. The type of the length is another one with musl.
+        slot.local = control.local(header.msg_hdr.msg_controllen as _);
+        slot.credentials = control.credentials(header.msg_hdr.msg_controllen as _);
         slot.length = (header.msg_len as usize).min(datagram_bytes);
         slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
     }
