@@ -98,7 +98,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("listen = [\"lines+unix:///tmp/x?distribution=reuseport\"]\n", "unix sockets"),
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),
         ("sink = [\"file:a?keep=2\"]\n", "keep has no meaning without rotate"),
-        ("sink = [\"kafka:a\"]\n", "is not a sink"),
+        ("sink = [\"mongodb:a\"]\n", "is not a sink"),
         ("sink = [\"null:\", \"null:\"]\n", "another sink has this name"),
         (
             "[[sink]]\nspec = \"null:\"\nname = \"a\"\n[[sink]]\nspec = \"file:b\"\nname = \"a\"\n",
