@@ -34,7 +34,12 @@ pub(crate) fn pack(variables: &[(&str, &str)], options: &[&str]) -> Result<(), S
 
 /// Builds what is in the packages, as `cargo publish` would.
 pub(super) fn make(material: &Material) -> Result<(), String> {
-    let build = text(&material.beside("crates"));
+    let build = material.beside("crates");
+    if build.exists() {
+        // Cargo takes a crate that it has built before for this one, as both have the same version.
+        fs::remove_dir_all(&build).map_err(|error| format!("cannot empty {}: {error}", build.display()))?;
+    }
+    let build = text(&build);
     pack(&[("CARGO_TARGET_DIR", build.as_str())], &[])?;
     let copy = "cp \"$0\"/package/*.crate \"$1\"";
     step::run(&[], "sh", &["-c", copy, &build, &text(material.directory())])
