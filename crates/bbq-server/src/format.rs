@@ -274,8 +274,7 @@ impl<'a> BatchTexts<'a> {
 /// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
 fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
     let texts = BatchTexts::of(entry);
-    let records = entry.batch.records().zip(entry.peers());
-    for (sequence, (raw, peer)) in (entry.batch.header.first_sequence..).zip(records) {
+    for (sequence, raw, peer) in entry.numbered() {
         f(&texts.record(sequence, raw, peer), raw);
     }
 }

@@ -45,6 +45,13 @@ impl Entry<'_> {
             self.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
         named.chain(std::iter::repeat(here))
     }
+
+    /// Each record with its number and its peer.
+    pub fn numbered(&self) -> impl Iterator<Item = (u64, &[u8], Peer)> {
+        // The numbers come last: behind the last record nobody asks for another one, which may not be a number any more.
+        let records = self.batch.records().zip(self.peers()).zip(self.batch.header.first_sequence..);
+        records.map(|((record, peer), sequence)| (sequence, record, peer))
+    }
 }
 
 /// The batches that one write and one sync made durable. A group may be sent to another thread. The memory of a group is

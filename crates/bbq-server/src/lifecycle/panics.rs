@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tracing::error;
 
 /// Threads that the server can do without: with them, only a request or an upgrade fails, or a sink begins again.
-const HARMLESS: [&str; 5] = ["admin", "control-checks", "kafka", "upgrade", "upgrade-log"];
+const HARMLESS: [&str; 6] = ["admin", "admin-tail", "control-checks", "kafka", "upgrade", "upgrade-log"];
 
 /// Threads of the server that other crates start.
 const OF_SERVER: [&str; 3] = ["lane-", "letters-", "handoff"];

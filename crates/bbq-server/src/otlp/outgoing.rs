@@ -54,8 +54,7 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
     put_text_attribute(ATTRIBUTES, "bbq.listener", origin.listener, &mut common);
     put_text_attribute(ATTRIBUTES, "bbq.stream", &header.stream.to_string(), &mut common);
     let (mut log, mut resource) = (Vec::new(), Vec::new());
-    let records = entry.batch.records().zip(entry.peers());
-    for (sequence, (raw, peer)) in (header.first_sequence..).zip(records) {
+    for (sequence, raw, peer) in entry.numbered() {
         if header.source == SourceKind::Otlp && is_record(raw) {
             out.extend_from_slice(raw);
         } else {
@@ -68,7 +67,11 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
                 put_body(raw, &mut log);
             }
             log.extend_from_slice(&common);
-            put_int_attribute("bbq.sequence", sequence, &mut log);
+            match i64::try_from(sequence) {
+                Ok(_) => put_int_attribute("bbq.sequence", sequence, &mut log),
+                // Numbers have a sign here.
+                Err(_) => put_text_attribute(ATTRIBUTES, "bbq.sequence", &sequence.to_string(), &mut log),
+            }
             put_peer(peer, &mut log);
             put_record(&resource, &log, out);
         }

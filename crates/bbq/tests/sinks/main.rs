@@ -24,6 +24,7 @@ mod https;
 mod kafka;
 #[cfg(feature = "kafka")]
 mod kafka_broker;
+mod last_number;
 mod lost_log;
 mod names;
 #[cfg(feature = "nats")]

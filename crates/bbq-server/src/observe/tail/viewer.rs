@@ -19,7 +19,7 @@ pub(super) const PIECES_MAX: usize = 8;
 const PIECE_BYTES: usize = 32 * 1024;
 /// Of a message, what is shown.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Messages between two looks at the clock.
+/// Messages between two looks at the clock, unless each may take long.
 const CLOCK_MESSAGES: usize = 256;
 /// A lane that is further ahead is read from memory alone: files are for what a sink has not read, and cost the disk.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -229,6 +229,7 @@ impl Viewer {
     ) -> bool {
         let Viewer { filter, scratch, text, out, allowance, is_behind, since_ns, .. } = self;
         let mut has_begun = false;
+        let clock_messages = if filter.is_costly() { 1 } else { CLOCK_MESSAGES };
         let end = group.try_for_each(cursor, scratch, |entry: &Entry<'_>| {
             if !filter.may_want(entry) || entry.envelope.received_ns < *since_ns {
                 *read = 0;
@@ -237,10 +238,8 @@ impl Viewer {
             let source = entry.batch.header.source;
             let mut texts = None;
             let first = *read;
-            let messages =
-                (entry.batch.header.first_sequence..).zip(entry.batch.records().zip(entry.peers()));
-            for (index, (sequence, (raw, peer))) in messages.enumerate().skip(first) {
-                if (has_begun && index % CLOCK_MESSAGES == 0 && Instant::now() >= deadline)
+            for (index, (sequence, raw, peer)) in entry.numbered().enumerate().skip(first) {
+                if (has_begun && index % clock_messages == 0 && Instant::now() >= deadline)
                     || if *is_behind { !out.has_room() } else { *allowance < 1.0 }
                 {
                     *read = index;
@@ -254,6 +253,9 @@ impl Viewer {
                     texts.append_json(sequence, (shown, whole_bytes), peer, &mut out.piece);
                     out.lines += 1;
                     *allowance -= 1.0;
+                    if !*is_behind && !out.has_room() {
+                        out.flush(true);
+                    }
                 }
             }
             *read = 0;

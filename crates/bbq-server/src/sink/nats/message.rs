@@ -54,8 +54,7 @@ impl Encoding {
         let stream = if self.has_origin { entry.batch.header.stream.to_string() } else { String::new() };
         let of_batch = (!self.template.is_per_message()).then(|| self.template.subject(entry, &[]));
         let (mut begin, mut number) = (0, number);
-        let records = entry.batch.records().zip(entry.peers()).zip(entry.batch.header.first_sequence..);
-        let message = |(((record, peer), sequence), end): (((&[u8], Peer), u64), usize)| {
+        let message = |((sequence, record, peer), end): ((u64, &[u8], Peer), usize)| {
             let mut headers = HeaderMap::new();
             if let Some(time) = &time {
                 headers.insert("Bbq-Listener", header_text(origin.listener));
@@ -72,7 +71,7 @@ impl Encoding {
             number += 1;
             Message { subject, headers, payload, record: (entry.lane, number - 1) }
         };
-        records.skip(skip).take(take).zip(ends).map(message).collect()
+        entry.numbered().skip(skip).take(take).zip(ends).map(message).collect()
     }
 
     /// The payloads, and where each ends.
