@@ -17,7 +17,7 @@ use super::peer_log::{PeerLog, address_of};
 
 /// Addresses share a bucket when their hashes are equal, modulo this number: of a thousand addresses about one in 65 does. They take
 /// 512 KiB of each listener with a limit. The key of the hash is random, so nobody can choose with whom to share.
-pub(crate) const BUCKETS: usize = 65_536;
+const BUCKETS: usize = 65_536;
 /// What a full bucket holds, in time.
 const BURST: Duration = Duration::from_secs(1);
 
@@ -34,14 +34,19 @@ pub(crate) struct AddressRate {
 }
 
 impl AddressRate {
-    pub(crate) fn new(per_second_max: u32, buckets: usize) -> Arc<AddressRate> {
-        Arc::new(AddressRate {
+    pub(crate) fn new(per_second_max: u32) -> Arc<AddressRate> {
+        Arc::new(AddressRate::with_buckets(per_second_max, BUCKETS))
+    }
+
+    /// With fewer buckets, more addresses share one.
+    pub(super) fn with_buckets(per_second_max: u32, buckets: usize) -> AddressRate {
+        AddressRate {
             per_second_max,
             paid_until: (0..buckets).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
             start: Instant::now(),
             log: PeerLog::default(),
-        })
+        }
     }
 
     pub(crate) fn per_second_max(&self) -> u32 {
@@ -101,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_address_sends_as_many_as_a_second_has_and_then_at_the_rate() {
-        let rate = AddressRate::new(100, BUCKETS);
+        let rate = AddressRate::new(100);
         let (one, same) = (peer("192.0.2.1:1"), peer("192.0.2.1:2"));
         assert_eq!(rate.wait_at(one, ms(5)), None);
         rate.add_at(one, 100, ms(0));
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn addresses_have_buckets_of_their_own_and_a_network_has_one() {
-        let rate = AddressRate::new(1, BUCKETS);
+        let rate = AddressRate::new(1);
         rate.add_at(peer("[2001:db8::1]:1"), 1000, ms(0));
         assert!(rate.wait_at(peer("[2001:db8::ffff]:1"), ms(0)).is_some(), "the same network");
         let others = (0..=255).map(|number| peer(&format!("192.0.2.{number}:1")));
@@ -132,7 +137,7 @@ mod tests {
     /// The largest read of the shortest messages at the lowest rate.
     #[test]
     fn no_number_of_messages_overflows() {
-        let rate = AddressRate::new(1, BUCKETS);
+        let rate = AddressRate::new(1);
         for _ in 0..3 {
             rate.add_at(peer("192.0.2.1:1"), u64::MAX, ms(0));
         }

@@ -1,6 +1,6 @@
-//! Addresses whose HTTP/2 connections are floods: new connections of theirs come one after the other for a while.
+//! Addresses whose HTTP/2 connections are floods: for a while, they get only some new ones.
 //!
-//! Invariant: connections that are open already are not touched.
+//! Invariant: connections that are open already are not touched. Invariant: only floods prolong the time, and not who comes meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,53 +10,49 @@ use bbq_wire::Peer;
 use super::address_rate::AddressRate;
 use super::peer_log::PeerLog;
 
-/// Connections of an address in a second that may be floods or end with an error: an exporter with an error of its own ends one at
-/// each try, and others may be behind the same address.
+/// Connections of an address in a second that may be floods: an exporter with an error of its own ends one at each try, and others may
+/// be behind the same address. While there are more, the address gets so many new ones.
 const PER_SECOND_MAX: u32 = 16;
-/// Addresses in one bucket wait for each other, but only while one of them floods: 32 KiB.
+/// Addresses in one bucket are limited together, but only while one of them floods. They take 32 KiB for each of the two rates.
 const BUCKETS: usize = 4096;
-/// Maximum time for which a new connection waits. One that would have to wait for longer is closed.
-const WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// Whether a new connection is served.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum FloodAdmission {
-    Now,
-    After(Duration),
-    Closed,
-}
+/// How long the limit lasts behind the last flood, at most.
+const LIMITED_MAX: Duration = Duration::from_secs(1);
 
 /// Shared by all workers and listeners.
 #[derive(Debug)]
-pub(crate) struct Floods(Arc<AddressRate>);
+pub(crate) struct Floods {
+    floods: AddressRate,
+    /// New connections of addresses that are limited.
+    admitted: AddressRate,
+}
 
 impl Floods {
     pub(crate) fn new() -> Arc<Floods> {
-        Arc::new(Floods(AddressRate::new(PER_SECOND_MAX, BUCKETS)))
+        let rate = || AddressRate::with_buckets(PER_SECOND_MAX, BUCKETS);
+        Arc::new(Floods { floods: rate(), admitted: rate() })
     }
 
     /// Reports who floods.
     pub(crate) fn log(&self) -> &PeerLog {
-        self.0.log()
+        self.floods.log()
     }
 
-    /// Decides about a new connection.
-    pub(crate) fn admit(&self, peer: Peer) -> FloodAdmission {
-        match self.0.wait(peer) {
-            None => FloodAdmission::Now,
-            Some(wait) if wait > WAIT_MAX => FloodAdmission::Closed,
-            Some(wait) => {
-                // The next one waits for longer.
-                self.0.add(peer, 1);
-                FloodAdmission::After(wait)
-            }
+    /// Whether a new connection is served.
+    pub(crate) fn admits(&self, peer: Peer) -> bool {
+        if self.floods.wait(peer).is_none() {
+            return true;
         }
+        let has_place = self.admitted.wait(peer).is_none();
+        if has_place {
+            self.admitted.add(peer, 1);
+        }
+        has_place
     }
 
-    /// Counts a connection that was a flood. Many that end together close the door for no longer than the last of them.
+    /// Counts a connection that was a flood.
     pub(crate) fn add(&self, peer: Peer) {
-        if self.0.wait(peer).is_none_or(|wait| wait <= WAIT_MAX) {
-            self.0.add(peer, 1);
+        if self.floods.wait(peer).is_none_or(|wait| wait <= LIMITED_MAX) {
+            self.floods.add(peer, 1);
         }
     }
 }
@@ -65,36 +61,34 @@ impl Floods {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_that_floods_is_served_one_by_one_and_then_turned_away_and_others_are_not() {
-        let floods = Floods::new();
-        let peer = |text: &str| Peer::Inet(text.parse().unwrap());
-        let (bad, good) = (peer("192.0.2.1:1"), peer("198.51.100.1:1"));
-        for _ in 0..10_000 {
-            floods.add(bad);
-        }
-        assert_eq!(floods.admit(bad), FloodAdmission::Closed);
-        let owed = floods.0.wait(bad).unwrap();
-        assert!(owed <= WAIT_MAX * 2, "10,000 floods close the door for {owed:?}");
-        assert_eq!(floods.admit(good), FloodAdmission::Now);
-        assert_eq!(floods.admit(Peer::Unnamed), FloodAdmission::Now);
+    fn peer(text: &str) -> Peer {
+        Peer::Inet(text.parse().unwrap())
     }
 
     #[test]
-    fn connections_that_wait_wait_for_each_other() {
+    fn an_address_that_floods_gets_some_connections_and_others_get_all() {
         let floods = Floods::new();
-        let peer = Peer::Inet("192.0.2.1:1".parse().unwrap());
-        while floods.0.wait(peer).is_none() {
+        let (bad, good) = (peer("192.0.2.1:1"), peer("198.51.100.1:1"));
+        assert!((0..1000).all(|_| floods.admits(bad)), "it has not flooded yet");
+        for _ in 0..10_000 {
+            floods.add(bad);
+        }
+        let admitted = (0..1000).filter(|_| floods.admits(bad)).count();
+        // A slow machine lets some more in.
+        assert!((1..500).contains(&admitted), "{admitted}");
+        assert!((0..1000).all(|_| floods.admits(good) && floods.admits(Peer::Unnamed)));
+    }
+
+    #[test]
+    fn the_limit_ends_soon_after_the_last_flood_whoever_comes_meanwhile() {
+        let floods = Floods::new();
+        let peer = peer("192.0.2.1:1");
+        for _ in 0..10_000 {
             floods.add(peer);
         }
-        let admitted: Vec<FloodAdmission> = (0..100).map(|_| floods.admit(peer)).collect();
-        let waiting =
-            admitted.iter().filter(|admission| matches!(admission, FloodAdmission::After(_))).count();
-        // A slow machine may let one more in.
-        assert!((1..=100).contains(&waiting) && admitted.contains(&FloodAdmission::Closed), "{admitted:?}");
-        assert!(
-            admitted.is_sorted_by_key(|admission| matches!(admission, FloodAdmission::Closed)),
-            "{admitted:?}"
-        );
+        let limited = floods.floods.wait(peer).unwrap();
+        assert!(limited <= LIMITED_MAX + Duration::from_millis(100), "{limited:?}");
+        let _some = (0..10_000).filter(|_| floods.admits(peer)).count();
+        assert!(floods.floods.wait(peer).is_none_or(|wait| wait <= limited));
     }
 }

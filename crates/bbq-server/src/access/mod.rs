@@ -12,9 +12,9 @@ mod served;
 mod tokens;
 
 pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
-pub(crate) use address_rate::{AddressRate, BUCKETS};
+pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
-pub(crate) use floods::{FloodAdmission, Floods};
+pub(crate) use floods::Floods;
 pub(crate) use peer_log::PeerLog;
 pub(crate) use served::ServedTokens;
 #[cfg(fuzzing)]

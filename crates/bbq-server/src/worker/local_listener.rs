@@ -13,9 +13,7 @@ use bbq_wire::session::Refusal;
 
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
-use crate::access::{
-    AddressFull, AddressLimit, AddressRate, AddressShare, FloodAdmission, Floods, PeerLog, ServedTokens,
-};
+use crate::access::{AddressFull, AddressLimit, AddressRate, AddressShare, Floods, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -150,23 +148,22 @@ impl LocalListener {
         }
     }
 
-    /// Counts a connection of HTTP/2 that sent much beside its messages, or ended with an error.
+    /// Counts a connection of HTTP/2 that sent much beside its messages, or ended with an error and without an answered request.
     pub(crate) fn add_flood(&self, peer: Peer) {
         self.floods.add(peer);
     }
 
-    /// Whether a new connection is served, as earlier ones of its address may have been floods. Counts and reports if it is not, or
-    /// not at once.
-    pub(crate) fn admit(&self, peer: Peer) -> FloodAdmission {
-        let admission = self.floods.admit(peer);
-        if admission != FloodAdmission::Now {
-            self.report_flood(peer, "new connections wait for each other or are closed");
+    /// Whether a new connection is served, as earlier ones of its address may have been floods. Counts and reports if it is not.
+    pub(crate) fn admits(&self, peer: Peer) -> bool {
+        let admits = self.floods.admits(peer);
+        if !admits {
+            self.report_flood(peer, "most of its new ones are closed for a while");
         }
-        admission
+        admits
     }
 
     /// Counts and reports that a client has to wait because it sends too much beside its messages.
-    pub(crate) fn report_flood(&self, peer: Peer, remedy: &str) {
+    pub(crate) fn report_flood(&self, peer: Peer, outcome: &str) {
         self.ledger.add_slowed(1);
         if let Some(repeats) = self.floods.log().report(peer) {
             let listener = &self.spec.source;
@@ -174,7 +171,7 @@ impl LocalListener {
                 listener,
                 ?peer,
                 repeats,
-                "HTTP/2 connections of the address send much that is no message, or end with errors: {remedy}"
+                "HTTP/2 connections of the address send much that is no message, or end with errors: {outcome}"
             );
         }
     }

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::open::{Activity, Registered};
 use super::overhead::Overhead;
-use super::paced::Paced;
+use super::pace::Pace;
 use super::prefixed::Prefixed;
 use super::source::Source;
 use crate::tls::ServedTls;
@@ -82,9 +82,6 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
 }
 
 async fn serve_any(source: Rc<Source>, activity: &Rc<Activity>, stream: OwnedFd) -> io::Result<()> {
-    if !source.is_admitted().await {
-        return Ok(());
-    }
     if source.intake.listeners[source.listener_index].spec.address.transport().is_unix() {
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
@@ -151,7 +148,7 @@ async fn serve(
         () = intake.stopping.wait() => return,
         detected = tokio::time::timeout(patience, Prefixed::detect(stream)) => detected,
     };
-    let Ok(Ok((stream, is_http2))) = detected else { return };
+    let Ok(Ok((mut stream, is_http2))) = detected else { return };
     let service = {
         let source = Rc::new((Rc::clone(&source), Rc::clone(activity)));
         service_fn(move |request| {
@@ -167,6 +164,10 @@ async fn serve(
     };
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
+        if !source.listener().admits(source.peer) {
+            return;
+        }
+        stream.pace(Pace::new(Rc::clone(&source)));
         let connection = http2::Builder::new(OnWorker)
             .timer(TokioTimer::new())
             // Ends connections whose client is gone.
@@ -179,14 +180,15 @@ async fn serve(
             .max_pending_accept_reset_streams(RESETS_MAX)
             .max_local_error_reset_streams(RESETS_MAX)
             .max_send_buf_size(SEND_BYTES_MAX)
-            .serve_connection(TokioIo::new(Paced::new(stream, Rc::clone(&source))), service);
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let ends = tokio::select! {
             biased;
             done = &mut connection => {
                 // Who floods with cancelled requests usually hangs up before it reads that this ends the connection, so that cannot
-                // be told from a network that fails.
-                if source.overhead.is_large() || done.is_err() {
+                // be told from a network that fails; but the network also fails for clients that were answered.
+                let overhead = &source.overhead;
+                if overhead.is_large() || (done.is_err() && !overhead.has_answered()) {
                     source.listener().add_flood(source.peer);
                 }
                 return;

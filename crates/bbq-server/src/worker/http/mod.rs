@@ -2,7 +2,7 @@
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
-//! and how long a connection lives (`connection`, `open`, `prefixed`) and what it may cost (`overhead`, `paced`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
+//! and how long a connection lives (`connection`, `open`, `prefixed`) and what it may cost (`overhead`, `pace`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
 //! status after it.
 
 mod authorization;
@@ -15,7 +15,7 @@ mod logs;
 mod messages;
 mod open;
 mod overhead;
-mod paced;
+mod pace;
 mod prefixed;
 mod refused;
 mod request;

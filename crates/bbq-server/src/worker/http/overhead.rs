@@ -13,6 +13,9 @@ use tokio::time::Instant;
 const AT_ONCE_BYTES: i64 = 320 * 1024;
 /// What it may send beside its messages in a second: some 4,000 PING frames, of which an honest client sends a few a minute.
 const BYTES_PER_SECOND: i64 = 64 * 1024;
+/// What may come of a body that the server did not read, as it has no room: as much as a client sends before the server has taken
+/// something (`STREAM_WINDOW_BYTES`).
+const UNREAD_BYTES: usize = 128 * 1024;
 /// What an answered request pays for: its head, and the frames that belong to it.
 const REQUEST_BYTES: i64 = 2 * 1024;
 
@@ -22,11 +25,16 @@ pub(super) struct Overhead {
     left: Cell<i64>,
     /// Until when `left` has grown with time.
     grown_until: Cell<Instant>,
+    has_answered: Cell<bool>,
 }
 
 impl Overhead {
     pub(super) fn new() -> Overhead {
-        Overhead { left: Cell::new(AT_ONCE_BYTES), grown_until: Cell::new(Instant::now()) }
+        Overhead {
+            left: Cell::new(AT_ONCE_BYTES),
+            grown_until: Cell::new(Instant::now()),
+            has_answered: Cell::new(false),
+        }
     }
 
     /// Counts bytes that were read from the connection.
@@ -39,8 +47,18 @@ impl Overhead {
         self.give(signed(bytes) + signed(bytes / 4));
     }
 
+    /// Counts a request that was refused for want of room, before its body was read.
+    pub(super) fn add_unread_body(&self) {
+        self.add_body(UNREAD_BYTES);
+    }
+
     pub(super) fn add_answered(&self) {
+        self.has_answered.set(true);
         self.give(REQUEST_BYTES);
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.get()
     }
 
     /// For how long nothing may be read; `None` if more may be read now.
@@ -55,6 +73,7 @@ impl Overhead {
 
     /// Whether more than the half of what is allowed at once is used up.
     pub(super) fn is_large(&self) -> bool {
+        self.grow(Instant::now());
         self.left.get() < AT_ONCE_BYTES / 2
     }
 

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+
+use super::pace::Pace;
 
 /// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -18,6 +20,8 @@ pub(super) struct Prefixed<S> {
     /// 0 <= taken <= front.len()
     taken: usize,
     stream: S,
+    /// Unless everything is read that comes.
+    pace: Option<Pace>,
 }
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
@@ -36,16 +40,15 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
                 break true;
             }
         };
-        Ok((Prefixed { front: first[..read].to_vec(), taken: 0, stream }, is_http2))
+        Ok((Prefixed { front: first[..read].to_vec(), taken: 0, stream, pace: None }, is_http2))
     }
-}
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    /// Reads only when `pace` says so.
+    pub(super) fn pace(&mut self, pace: Pace) {
+        self.pace = Some(pace);
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.front.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
@@ -57,6 +60,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
             self.front = Vec::new();
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(pace) = &mut self.pace {
+            ready!(pace.poll_ready(context));
+        }
+        let before = buffer.filled().len();
+        let read = self.poll_bytes(context, buffer);
+        if let Some(pace) = &mut self.pace {
+            pace.add(buffer.filled().len() - before, read.is_pending());
+        }
+        read
     }
 }
 

@@ -13,7 +13,7 @@
 use bbq_wire::SourceKind;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 
 use super::authorization::authorized;
 use super::body::HeldBody;
@@ -45,6 +45,9 @@ impl Source {
             Ok(taken) => form.taken(taken, self.message_bytes_max()),
             Err(refused) => {
                 self.report(&refused);
+                if refused.status() == StatusCode::SERVICE_UNAVAILABLE {
+                    self.overhead.add_unread_body();
+                }
                 form.refused(&refused)
             }
         }
@@ -111,8 +114,6 @@ fn ack_of(query: &str) -> Result<Ack, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::StatusCode;
-
     use super::*;
 
     #[test]

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::overhead::Overhead;
 use super::refused::Refused;
-use crate::access::FloodAdmission;
 use crate::config::OnFull;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
@@ -75,22 +74,6 @@ impl Source {
     pub(super) fn check_rate(&self) -> Result<(), Refused> {
         let wait = self.listener().slowed(self.peer);
         wait.map_or(Ok(()), |wait| Err(Refused::OverRate { seconds: wait.as_secs() + 1 }))
-    }
-
-    /// Whether the connection is served. It waits for that when earlier ones of its address were floods.
-    pub(super) async fn is_admitted(&self) -> bool {
-        match self.listener().admit(self.peer) {
-            FloodAdmission::Now => true,
-            FloodAdmission::Closed => false,
-            FloodAdmission::After(wait) => {
-                tokio::select! {
-                    biased;
-                    () = self.intake.stopping.wait() => {}
-                    () = tokio::time::sleep(wait) => {}
-                }
-                true
-            }
-        }
     }
 
     /// Counts and reports that nothing is read from a connection for a while.
