@@ -19,7 +19,7 @@ use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::access::{AddressLimit, AddressRate, BUCKETS, Floods};
+use crate::access::{AddressLimit, AddressRate, Floods};
 use crate::config::{Config, OnFull};
 
 use crate::error::{StartError, with_sources};
@@ -364,8 +364,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         address_rates: config
             .listen
             .iter()
-            .map(|spec| spec.messages_per_second_per_address_max)
-            .map(|limit| limit.map(|limit| AddressRate::new(limit, BUCKETS)))
+            .map(|spec| spec.messages_per_second_per_address_max.map(AddressRate::new))
             .collect(),
         floods: Floods::new(),
         listeners: start.listeners,

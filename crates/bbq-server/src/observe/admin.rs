@@ -101,7 +101,11 @@ impl Admin {
     /// Takes the tokens that were read with the configuration. `true` if they have changed.
     pub(crate) fn replace_tokens(&self, file: &TokenFile) -> bool {
         let tokens = self.tokens.as_ref().filter(|tokens| tokens.is_of(&file.path));
-        tokens.is_some_and(|tokens| tokens.replace(file.tokens.clone(), file.stamp))
+        let have_changed = tokens.is_some_and(|tokens| tokens.replace(file.tokens.clone(), file.stamp));
+        if have_changed {
+            self.tail.end_viewers();
+        }
+        have_changed
     }
 
     /// Serves requests; each response shows what `parts` holds at the time.

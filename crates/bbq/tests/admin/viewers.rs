@@ -4,9 +4,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Instant;
 
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Server, Setup};
 
 const VIEWERS_MAX: usize = 8;
 
@@ -63,4 +64,27 @@ fn another_site_does_not_see_messages() {
             assert_eq!(ask(&setup, path, headers).1, "HTTP/1.1 200 OK", "{path} {headers}");
         }
     }
+}
+
+#[test]
+fn a_token_that_is_taken_away_ends_the_tails_of_those_who_showed_it() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let tokens = setup.path().join("admin.tokens");
+    let (old, new) = ("o".repeat(20), "n".repeat(20));
+    std::fs::write(&tokens, format!("{old}\n")).expect("a file");
+    let setup = setup.config(&format!("admin_token_file = \"{}\"\n", tokens.display()));
+    let log = std::fs::File::create(setup.path().join("log")).expect("a log");
+    let child = setup.command().stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+    let server = Server { setup: &setup, child };
+    setup.wait_log("ready");
+    let with = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    let (mut viewer, line) = ask(&setup, "/tail", &with(&old));
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    std::fs::write(&tokens, format!("{new}\n")).expect("a file");
+    server.signal(libc::SIGHUP);
+    let mut rest = Vec::new();
+    // Until the server ends it.
+    let _reset = viewer.read_to_end(&mut rest);
+    assert_eq!(ask(&setup, "/tail", &with(&old)).1, "HTTP/1.1 401 Unauthorized");
+    assert_eq!(ask(&setup, "/tail", &with(&new)).1, "HTTP/1.1 200 OK");
 }

@@ -10,12 +10,14 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::otlp::put_body;
 
-/// Of a message, what is searched: the time for a message has a bound.
-const SEARCHED_BYTES_MAX: usize = 64 * 1024;
+/// Of a message, what is searched, which is no less than what is shown: the time for a message has a bound.
+const SEARCHED_BYTES_MAX: usize = 16 * 1024;
 /// Of a pattern and of each other word: nobody types more.
 pub(super) const WORD_BYTES_MAX: usize = 1024;
-/// Memory of a compiled pattern, and of its cache.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Memory of a compiled pattern: some classes of Unicode such as `\w` fit. The time for a message grows with it.
+const REGEX_BYTES_MAX: usize = 256 * 1024;
+/// Memory of what was learnt of it, which makes it fast.
+const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
 
 /// From the worst to the most harmless (RFC 5424, section 6.2.1), each with its other names.
 const SEVERITIES: [&[&str]; 8] = [
@@ -97,11 +99,17 @@ pub(super) fn facility(word: &str) -> Option<u8> {
 /// # Errors
 /// It is none, or needs too much memory.
 pub(super) fn pattern(text: &str) -> Result<Regex, String> {
-    let pattern = RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    let pattern =
+        RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_CACHE_BYTES_MAX).build();
     pattern.map_err(|error| format!("it is no regular expression: {error}"))
 }
 
 impl Filter {
+    /// Whether a single message may take long to look at.
+    pub(super) fn is_costly(&self) -> bool {
+        self.pattern.is_some()
+    }
+
     /// Whether a message of the batch may be wanted.
     pub(super) fn may_want(&self, entry: &Entry<'_>) -> bool {
         let header = &entry.batch.header;
