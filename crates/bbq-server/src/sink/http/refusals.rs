@@ -1,8 +1,9 @@
-//! How many messages a server has refused for good before it took one.
+//! How many messages a server has refused for good since it took one.
 //!
 //! Some servers refuse everything when the path, the query or the format is wrong. So before the server has taken a message with the
 //! same URL and format, only a few messages are rejected; then the sink waits. In the same way, only a few messages in a row are rejected
-//! because the server failed on them.
+//! because the server failed on them. Of those that it refuses itself, later, so many in a row may well be right; but each time that
+//! there are as many the sink waits, as after an error: somebody can look before the dead letters are full.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,8 @@ const FIRST_REFUSALS_MAX: u64 = 16;
 const TAKEN: u64 = u64::MAX;
 /// Most messages in a row that are rejected because the server failed on them. If it fails on more, it is the server that is at fault.
 const FAILURES_MAX: u64 = 16;
+/// Messages in a row that are refused between two waits.
+const REFUSED_IN_A_ROW_MAX: u64 = 1000;
 
 /// See the module.
 pub(in crate::sink) struct Refusals {
@@ -24,12 +27,20 @@ pub(in crate::sink) struct Refusals {
     first: AtomicU64,
     /// Messages on which the server failed since it last took one.
     failures: AtomicU64,
+    /// Messages that it refused since it last took one, or since the sink last waited.
+    in_a_row: AtomicU64,
 }
 
 impl Refusals {
     /// `state` is what [`Refusals::state`] returned when the sink was open before. It is of no use if `of` was different then.
     pub(in crate::sink) fn new(of: String, check: &'static str, state: Option<&str>) -> Refusals {
-        let refusals = Refusals { of, check, first: AtomicU64::new(0), failures: AtomicU64::new(0) };
+        let refusals = Refusals {
+            of,
+            check,
+            first: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            in_a_row: AtomicU64::new(0),
+        };
         let known = (0..=FIRST_REFUSALS_MAX).chain([TAKEN]);
         let first = known.into_iter().find(|first| state == Some(&refusals.state_of(*first)));
         refusals.first.store(first.unwrap_or(0), Ordering::Relaxed);
@@ -40,23 +51,30 @@ impl Refusals {
     pub(in crate::sink) fn taken(&self) {
         self.first.store(TAKEN, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
+        self.in_a_row.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a message that is refused.
+    /// Counts messages that are refused.
     ///
     /// # Errors
-    /// The server has refused too many messages before it took one.
-    pub(in crate::sink) fn count(&self, why: &str) -> io::Result<()> {
-        match self.first.load(Ordering::Relaxed) {
-            TAKEN => Ok(()),
-            FIRST_REFUSALS_MAX.. => {
-                Err(io::Error::other(format!("{why}; it has taken nothing yet: check {}", self.check)))
+    /// The server has refused too many messages before it took one, or so many in a row that the sink is to wait.
+    pub(in crate::sink) fn count(&self, messages: u64, why: &str) -> io::Result<()> {
+        let counter = match self.first.load(Ordering::Relaxed) {
+            TAKEN => &self.in_a_row,
+            first if first.saturating_add(messages) > FIRST_REFUSALS_MAX => {
+                let text = format!("{why}; it has taken nothing yet: check {}", self.check);
+                return Err(io::Error::other(text));
             }
-            refusals => {
-                self.first.store(refusals + 1, Ordering::Relaxed);
-                Ok(())
-            }
+            _ => &self.first,
+        };
+        if self.in_a_row.load(Ordering::Relaxed) >= REFUSED_IN_A_ROW_MAX {
+            self.in_a_row.store(0, Ordering::Relaxed);
+            return Err(io::Error::other(format!(
+                "{why}; it refuses more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are dead letters: is that right?"
+            )));
         }
+        counter.fetch_add(messages, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Counts a message on which the server failed.
@@ -70,7 +88,7 @@ impl Refusals {
                 format!("{why}; it has failed on each of the last {failures} messages: repair the server");
             return Err(io::Error::other(text));
         }
-        self.count(why)?;
+        self.count(1, why)?;
         self.failures.store(failures + 1, Ordering::Relaxed);
         Ok(())
     }
@@ -100,8 +118,14 @@ mod tests {
             refusals.count_doubtful("500").unwrap();
         }
         assert!(refusals.count_doubtful("500").unwrap_err().to_string().contains("last 16 messages"));
+        refusals.taken();
         // What it refuses itself is another matter.
-        refusals.count("400").unwrap();
+        for _ in 0..2 {
+            for _ in 0..REFUSED_IN_A_ROW_MAX {
+                refusals.count(1, "400").unwrap();
+            }
+            assert!(refusals.count(1, "400").unwrap_err().to_string().contains("1000 messages in a row"));
+        }
         refusals.taken();
         refusals.count_doubtful("500").unwrap();
     }
@@ -110,11 +134,11 @@ mod tests {
     fn a_start_remembers_what_was_refused_by_the_same_server() {
         let refusals = Refusals::new("x".to_owned(), "y", None);
         for _ in 0..FIRST_REFUSALS_MAX {
-            refusals.count("400").unwrap();
+            refusals.count(1, "400").unwrap();
         }
         let again = Refusals::new("x".to_owned(), "the path", Some(&refusals.state()));
-        assert!(again.count("400").unwrap_err().to_string().contains("check the path"));
-        Refusals::new("z".to_owned(), "y", Some(&refusals.state())).count("400").unwrap();
+        assert!(again.count(1, "400").unwrap_err().to_string().contains("check the path"));
+        Refusals::new("z".to_owned(), "y", Some(&refusals.state())).count(1, "400").unwrap();
         refusals.taken();
         let taken = Refusals::new("x".to_owned(), "y", Some(&refusals.state()));
         assert_eq!(taken.state(), "taken x");

@@ -89,11 +89,18 @@ impl Requests {
                     self.refusals.taken();
                     delivery.confirm(&part);
                 }
-                Verdict::Partly { rejected, why } => self.confirm_partly(delivery, &part, rejected, why),
+                Verdict::Partly { rejected, why } if rejected < part.records => {
+                    self.confirm_partly(delivery, &part, rejected, &why);
+                }
+                Verdict::Partly { why, .. } => {
+                    // It is known which ones: all.
+                    self.refusals.count(part.records, &why)?;
+                    delivery.reject(&part, REFUSED, why);
+                }
                 Verdict::Later(why) => return Err(io::Error::other(why)),
                 Verdict::Refused(_) | Verdict::Failed(_) if part.records > 1 => delivery.halve(&part),
                 Verdict::Refused(why) => {
-                    self.refusals.count(&why)?;
+                    self.refusals.count(1, &why)?;
                     delivery.reject(&part, REFUSED, why);
                 }
                 Verdict::Failed(why) => {
@@ -108,7 +115,7 @@ impl Requests {
         Ok(())
     }
 
-    fn confirm_partly(&self, delivery: &mut Delivery, part: &Part, rejected: u64, why: String) {
+    fn confirm_partly(&self, delivery: &mut Delivery, part: &Part, rejected: u64, why: &str) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).report();
         if let Some(silent) = log {
             let sink = &self.shown;
@@ -120,12 +127,7 @@ impl Requests {
                 "the destination took a request with a complaint: {why}"
             );
         }
-        if rejected < part.records {
-            self.refusals.taken();
-            delivery.confirm_partly(part, rejected, PARTIAL_SUCCESS);
-        } else {
-            // It is known which ones: all.
-            delivery.reject(part, REFUSED, why);
-        }
+        self.refusals.taken();
+        delivery.confirm_partly(part, rejected, PARTIAL_SUCCESS);
     }
 }

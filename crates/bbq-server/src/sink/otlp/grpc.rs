@@ -27,6 +27,8 @@ pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsServ
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// Bytes in front of a message.
 const PREFIX_BYTES: usize = 5;
+/// A request with one log record that is not larger is not too large for any receiver (the default limit of gRPC is 4 MiB).
+const LARGE_BYTES: usize = 1024 * 1024;
 /// A response has a number and a text.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
@@ -38,7 +40,8 @@ pub(super) struct GrpcCalls {
 }
 
 impl Exchange for GrpcCalls {
-    async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
+    async fn exchange(&self, text: Vec<u8>, records: u64) -> io::Result<Answer> {
+        let may_be_too_large = records > 1 || text.len() > LARGE_BYTES;
         let coding = self.settings.coding;
         let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
         let mut request = self.settings.request(body.into(), "application/grpc");
@@ -47,12 +50,12 @@ impl Exchange for GrpcCalls {
             request.headers_mut().insert(ENCODING, name);
         }
         let response = self.client.request(request).await?;
-        self.verdict(response).await.map(Answer::from)
+        self.verdict(response, may_be_too_large).await.map(Answer::from)
     }
 }
 
 impl GrpcCalls {
-    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
+    async fn verdict(&self, response: Response<Incoming>, may_be_too_large: bool) -> io::Result<Verdict> {
         let Settings { uri, authorization, .. } = &self.settings;
         let http_status = response.status();
         if http_status != StatusCode::OK {
@@ -77,10 +80,15 @@ impl GrpcCalls {
             return Err(self.settings.error("responds without grpc-status; it does not speak gRPC"));
         };
         if status.is_ok() {
-            let response = message.get(PREFIX_BYTES..).and_then(|message| answer::response(message, false));
-            return Ok(self.settings.taken(response.and_then(|response| response.partial_success)));
+            let response = match unframed(&message) {
+                // Only a status: everything is taken.
+                None if message.is_empty() => None,
+                None => return Err(self.settings.error("responds with something else than OTLP")),
+                Some(response) => response.partial_success,
+            };
+            return Ok(self.settings.taken(response));
         }
-        let verdict = status.verdict(|text| format!("{uri} responds {}", self.settings.shown(&text)));
+        let verdict = status.verdict(uri, |text| self.settings.shown(text), may_be_too_large);
         Ok(match (verdict, status.retry_delay) {
             (Verdict::Later(why), Some(delay)) => {
                 let wait = self.requests.retry_after.remember(delay);
@@ -89,6 +97,12 @@ impl GrpcCalls {
             (verdict, _) => verdict,
         })
     }
+}
+
+/// The response in a message that is not compressed: no request here asks for that.
+fn unframed(message: &[u8]) -> Option<crate::otlp::Response> {
+    let (prefix, message) = message.split_first_chunk::<PREFIX_BYTES>()?;
+    (prefix[0] == 0).then(|| answer::response(message, false)).flatten()
 }
 
 /// A message with its prefix.

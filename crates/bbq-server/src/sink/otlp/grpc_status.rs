@@ -100,16 +100,22 @@ impl GrpcStatus {
         self.code == OK
     }
 
-    /// What an error says of the messages. `shown` makes a text for people.
-    pub(super) fn verdict(&self, shown: impl Fn(String) -> String) -> Verdict {
+    /// What an error says of the messages. `who` responds, `shown` makes a text of the server fit for people, and the request
+    /// `may_be_too_large`.
+    pub(super) fn verdict(
+        &self,
+        who: &impl std::fmt::Display,
+        shown: impl Fn(&str) -> String,
+        may_be_too_large: bool,
+    ) -> Verdict {
         let name = usize::try_from(self.code).ok().and_then(|code| NAMES.get(code));
         let name = name.map_or_else(|| format!("grpc-status {}", self.code), |name| (*name).to_owned());
-        let why = shown(format!("{name} {:?}", self.message));
+        let why = format!("{who} responds {name} {:?}", shown(&self.message));
         match self.code {
             CANCELLED | DEADLINE_EXCEEDED | ABORTED | OUT_OF_RANGE | UNAVAILABLE | DATA_LOSS => {
                 Verdict::Later(why)
             }
-            RESOURCE_EXHAUSTED if self.retry_delay.is_some() => Verdict::Later(why),
+            RESOURCE_EXHAUSTED if self.retry_delay.is_some() || !may_be_too_large => Verdict::Later(why),
             INVALID_ARGUMENT => Verdict::Refused(why),
             // These are not about the messages.
             UNAUTHENTICATED | PERMISSION_DENIED => {
@@ -118,7 +124,7 @@ impl GrpcStatus {
             UNIMPLEMENTED | NOT_FOUND => Verdict::Later(format!(
                 "{why}; it takes no logs of OpenTelemetry here, or not in this compression"
             )),
-            // RESOURCE_EXHAUSTED without a time, too: the request is too large, or the server has too much to do.
+            // RESOURCE_EXHAUSTED without a time, too: servers say so of a request that is too large, and when they have too much to do.
             _ => Verdict::Failed(why),
         }
     }
@@ -176,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_in_the_text_is_hidden_before_the_text_is_quoted() {
+        let hide = |text: &str| text.replace(r#"se"same"#, "...");
+        let status = GrpcStatus { code: 2, message: r#"not se"same"#.to_owned(), retry_delay: None };
+        let Verdict::Failed(why) = status.verdict(&"http://host", hide, true) else { panic!("{status:?}") };
+        assert_eq!(why, "http://host responds UNKNOWN \"not ...\"");
+    }
+
+    #[test]
     fn each_code_is_understood_as_otlp_specifies() {
         let info = RetryInfo { retry_delay: Some(DurationMessage { seconds: 2, nanos: 500_000_000 }) };
         let any = Any {
@@ -185,7 +199,10 @@ mod tests {
         let details = StatusDetails { details: vec![Any::default(), any] }.encode_to_vec();
         let exhausted = status(RESOURCE_EXHAUSTED, Some(&details));
         assert_eq!(exhausted.retry_delay, Some(Duration::from_millis(2500)));
-        assert!(matches!(exhausted.verdict(|text| text), Verdict::Later(_)));
+        let verdict = |status: &GrpcStatus, is_large| status.verdict(&"http://host", str::to_owned, is_large);
+        assert!(matches!(verdict(&exhausted, true), Verdict::Later(_)));
+        // A small request was not too large.
+        assert!(matches!(verdict(&status(RESOURCE_EXHAUSTED, None), false), Verdict::Later(_)));
         assert_eq!(status(RESOURCE_EXHAUSTED, Some(b"junk")).retry_delay, None);
         for (codes, expected) in [
             (&[1, 4, 5, 7, 10, 11, 12, 14, 15, 16][..], "later"),
@@ -193,7 +210,7 @@ mod tests {
             (&[2, 6, 8, 9, 13, 99, -1], "failed"),
         ] {
             for code in codes {
-                let found = match status(*code, None).verdict(|text| text) {
+                let found = match verdict(&status(*code, None), true) {
                     Verdict::Later(_) => "later",
                     Verdict::Refused(_) => "refused",
                     Verdict::Failed(_) => "failed",
