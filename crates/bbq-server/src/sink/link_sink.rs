@@ -68,8 +68,9 @@ type Finished<L> = Result<(L, Problem), JoinError>;
 
 /// See the module.
 pub(super) struct LinkSink<L: Links> {
-    links: L,
+    /// Dropped first: a link that waits for groups sees that none will come.
     groups: Sender<PendingGroup>,
+    links: L,
     settled: Receiver<Settled>,
     /// Groups that were settled while this sink waited.
     ready: Vec<Settled>,
@@ -90,8 +91,8 @@ impl<L: Links> LinkSink<L> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (link, groups, settled) = new_link(&links);
         Ok(LinkSink {
-            links,
             groups,
+            links,
             settled,
             ready: Vec::new(),
             outstanding: Vec::new(),

@@ -361,6 +361,24 @@ fn a_message_that_the_broker_refuses_is_kept_and_the_others_arrive() {
     }
 }
 
+#[test]
+fn a_topic_that_refuses_everything_gets_no_spool_of_dead_letters() {
+    let kafka = shared();
+    kafka.create("keyless", &["cleanup.policy=compact"]);
+    let first = edge(&kafka, "keyless", "key=none");
+    let at_first = first.start();
+    send_all(&first, 0, 1000);
+    let problem = wait_problem(&at_first, "has taken nothing yet");
+    assert!(problem.contains("a compacted one needs a key"), "{problem}");
+    assert_eq!(at_first.status()["ledger"]["dropped"], json!({}), "no message was given up");
+    kafka.delete("keyless");
+    kafka.create("keyless", &[]);
+    let status = at_first.wait_delivered(1000);
+    assert_balanced(&status);
+    assert_once_and_in_order(&kafka.read("keyless"), 1, 1000);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+}
+
 /// What is wrong, and words that name the remedy.
 fn told(address: &str, topic: &str, query: &str, words: &[&str]) {
     let setup = edge_to(address, topic, query);
@@ -419,9 +437,15 @@ fn users_and_certificates_are_checked_and_told() {
 }
 
 /// Freezes the broker while messages are on their way.
-fn hang(kafka: &Kafka, setup: &Setup, send: impl Fn(&[u8])) -> Broker {
+fn hang(kafka: &Kafka, setup: &Setup, topic: &str, send: impl Fn(&[u8])) -> Broker {
     let broker = kafka.start();
     setup.wait_log("writing");
+    // A commit is acknowledged before its marks are in the topics. Kafka 4.4 that is killed in between may forget them at its start
+    // ("Couldn't find leader endpoint ... likely deleted"); then the transaction stays open for ever.
+    let begin = Instant::now();
+    while !kafka.has_committed(&format!("{topic}-bbq-progress")) {
+        assert!(begin.elapsed() < PATIENCE, "no progress is committed\n{}", setup.log());
+    }
     broker.freeze();
     send(&b"frozen\n".repeat(5000));
     broker
@@ -432,7 +456,7 @@ fn a_broker_that_hangs_holds_up_no_stop_and_no_reload() {
     let kafka = Kafka::new("");
     let first = edge(&kafka, TOPIC, "");
     let at_first = first.start();
-    let broker = hang(&kafka, &first, |lines| at_first.send(1, lines));
+    let broker = hang(&kafka, &first, TOPIC, |lines| at_first.send(1, lines));
     at_first.wait_status("all received", |status| status["ledger"]["received"] == 5000);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     broker.kill();
@@ -444,7 +468,7 @@ fn a_broker_that_hangs_holds_up_no_stop_and_no_reload() {
     };
     configure(1);
     let server = Lineage::start(&second);
-    let broker = hang(&kafka, &second, |lines| {
+    let broker = hang(&kafka, &second, "other", |lines| {
         use std::io::Write as _;
         let mut client = std::net::TcpStream::connect(second.address(1)).expect("it listens");
         client.write_all(lines).expect("it reads");

@@ -158,6 +158,10 @@ impl Kafka {
         self.tool("org.apache.kafka.tools.TopicCommand", &arguments);
     }
 
+    pub(crate) fn delete(&self, topic: &str) {
+        self.tool("org.apache.kafka.tools.TopicCommand", &["--delete", "--topic", topic]);
+    }
+
     /// Writes records with a key, which other servers might have written.
     pub(crate) fn write(&self, topic: &str, key: &str, count: usize) {
         let mut command = java("org.apache.kafka.tools.ConsoleProducer");
@@ -166,19 +170,25 @@ impl Kafka {
         run(&mut command, format!("{key}:x\n").repeat(count).as_bytes());
     }
 
-    /// All records of a topic that are committed, by partition and offset.
+    /// All records of a topic that are committed, by partition and offset. Their values are of one line each.
     pub(crate) fn read(&self, topic: &str) -> Vec<Record> {
+        let mut records: Vec<Record> = self.committed(topic).lines().map(record).collect();
+        records.sort_by_key(|record| (record.partition, record.offset));
+        records
+    }
+
+    pub(crate) fn has_committed(&self, topic: &str) -> bool {
+        !self.committed(topic).is_empty()
+    }
+
+    fn committed(&self, topic: &str) -> String {
         let mut command = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
         command.args(["--bootstrap-server", &self.address(), "--topic", topic, "--from-beginning"]);
         command.args(["--isolation-level", "read_committed", "--timeout-ms", QUIET_MS]);
         for shown in ["key", "partition", "offset", "headers"] {
             command.args(["--formatter-property", &format!("print.{shown}=true")]);
         }
-        let output = run(&mut command, b"");
-        let text = String::from_utf8(output.stdout).expect("texts");
-        let mut records: Vec<Record> = text.lines().map(record).collect();
-        records.sort_by_key(|record| (record.partition, record.offset));
-        records
+        String::from_utf8(run(&mut command, b"").stdout).expect("texts")
     }
 }
 

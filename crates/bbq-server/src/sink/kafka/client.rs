@@ -14,6 +14,8 @@ const LINGER_MS: &str = "5";
 const BATCH_MESSAGES_MAX: &str = "100000";
 /// Bytes of a batch, unless a message is larger or the topic takes less: of this size, its own cost does not matter.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// What librdkafka sends in any case: the record about the progress may be larger than the largest message.
+const MESSAGE_BYTES_MIN: usize = 1024 * 1024;
 /// The largest message that librdkafka can be told to send.
 const MESSAGE_BYTES_MAX: usize = 1_000_000_000;
 /// What librdkafka may hold beyond a transaction: the progress.
@@ -58,10 +60,7 @@ pub(super) fn producer(
         .set("linger.ms", LINGER_MS)
         .set("batch.num.messages", BATCH_MESSAGES_MAX)
         .set("batch.size", batch_bytes.to_string())
-        .set(
-            "message.max.bytes",
-            message_bytes_max.clamp(batch_bytes.max(1000), MESSAGE_BYTES_MAX).to_string(),
-        )
+        .set("message.max.bytes", message_bytes_max.clamp(MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX).to_string())
         .set("queue.buffering.max.messages", (TRANSACTION_MESSAGES_MAX + QUEUE_MESSAGES_EXTRA).to_string())
         .set("queue.buffering.max.kbytes", queue_kib.to_string())
         // As the clients in Java do it: a key has one partition, whoever sends it.

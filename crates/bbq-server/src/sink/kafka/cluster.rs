@@ -22,8 +22,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Errors of the client are read for so long after the last, and so many of them.
 const SERVE_FOR: Duration = Duration::from_millis(10);
 const EVENTS_MAX: usize = 100;
-/// Unless the topic says otherwise: what brokers take by default.
-const MESSAGE_BYTES_DEFAULT: usize = 1_048_588;
+/// If the brokers do not tell what the topic takes: more than any message of bbq has, so that they judge.
+const MESSAGE_BYTES_UNKNOWN: usize = 128 * 1024 * 1024;
 /// What the topic of the progress is made with. Old records are deleted soon, so that it stays short: a start reads it.
 const PROGRESS_CONFIG: [(&str, &str); 3] =
     [("cleanup.policy", "compact"), ("segment.bytes", "16777216"), ("min.cleanable.dirty.ratio", "0.1")];
@@ -126,7 +126,7 @@ impl<'a> Cluster<'a> {
                 }
             }
         }
-        Ok(self.describe(&administrator))
+        self.describe(&administrator)
     }
 
     fn make_progress(&self, administrator: &AdminClient<DefaultClientContext>) -> Result<(), Ended> {
@@ -154,7 +154,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// The brokers need not tell: then the defaults hold.
-    fn describe(&self, administrator: &AdminClient<DefaultClientContext>) -> Topics {
+    fn describe(&self, administrator: &AdminClient<DefaultClientContext>) -> Result<Topics, Ended> {
         let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
         let mut wanted = vec![ResourceSpecifier::Topic(topic)];
         if *is_exactly_once {
@@ -162,13 +162,16 @@ impl<'a> Cluster<'a> {
         }
         let options = AdminOptions::new().request_timeout(Some(RESPONSE_TIMEOUT));
         let found = self.call.runtime.block_on(administrator.describe_configs(&wanted, &options));
-        let mut found = found.unwrap_or_default().into_iter().map(Result::ok);
+        let found = found.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        // An error of a single topic means that the user may not ask.
+        let mut found = found.into_iter().map(Result::ok);
         let (of_topic, of_progress) = (found.next().flatten(), found.next().flatten());
         let value = |key: &str, of: Option<rdkafka::admin::ConfigResource>| {
             of.and_then(|of| of.get(key).and_then(|entry| entry.value.clone()))
         };
         let largest = value("max.message.bytes", of_topic).and_then(|bytes| bytes.parse().ok());
         let is_compacted = value("cleanup.policy", of_progress).map(|policy| policy.contains("compact"));
-        Topics { message_bytes_max: largest.unwrap_or(MESSAGE_BYTES_DEFAULT), is_compacted }
+        let message_bytes_max = largest.unwrap_or(MESSAGE_BYTES_UNKNOWN).min(MESSAGE_BYTES_UNKNOWN);
+        Ok(Topics { message_bytes_max, is_compacted })
     }
 }

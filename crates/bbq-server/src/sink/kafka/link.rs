@@ -32,6 +32,10 @@ pub(super) struct KafkaLink {
     pub(super) encoder: Encoder,
     pub(super) refused: Refused,
     pub(super) size: TransactionSize,
+    /// Whether the topic took a message since the sink was opened.
+    pub(super) has_taken: bool,
+    /// Messages that the brokers refused since the topic took one, or since the sink waited because of so many.
+    pub(super) refused_in_a_row: usize,
 }
 
 /// How large a transaction may be.
@@ -83,6 +87,8 @@ impl KafkaLink {
             encoder,
             refused: Refused::default(),
             size: TransactionSize::largest(),
+            has_taken: false,
+            refused_in_a_row: 0,
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Taken {
     messages: usize,
     bytes: usize,
     outcomes: Vec<Outcome>,
+    /// Messages that are too large. The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
+    too_large: Vec<(u32, u64)>,
 }
 
 /// Why nothing more is taken.
@@ -77,6 +79,10 @@ pub(super) struct OutgoingGroups {
 impl Taken {
     fn is_full(&self, limits: Limits) -> bool {
         self.messages >= limits.messages || self.bytes >= limits.bytes
+    }
+
+    pub(super) fn take_too_large(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.too_large)
     }
 
     /// Adds what becomes of a record. Returns whether this is another outcome: equal outcomes of a group are one.
@@ -208,9 +214,11 @@ impl OutgoingGroup {
                     let bytes = message.bytes;
                     let rejected = match refused.why(message.record) {
                         Some(why) => Some(why.as_ref().to_owned()),
-                        None => {
-                            (bytes > limits.message_bytes).then(|| too_large(bytes, limits.message_bytes))
+                        None if bytes > limits.message_bytes => {
+                            taken.too_large.push(message.record);
+                            Some(too_large(bytes, limits.message_bytes))
                         }
+                        None => None,
                     };
                     if rejected.is_none() && *behind >= *stored {
                         send(message).map_err(Stop::Failed)?;

@@ -109,7 +109,12 @@ impl<'a> Reader<'a> {
         let consumer = self.consumer.get()?;
         let mut is_told = false;
         loop {
-            self.check("other servers' transactions are open")?;
+            self.check(&format!(
+                "a transaction stays open that no server is in; brokers that were killed can leave such ones behind, which never end: find \
+                 it by `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it by its command abort; \
+                 at most a transaction's messages may come twice then",
+                self.settings.servers, self.settings.progress
+            ))?;
             let left = self.deadline.saturating_duration_since(Instant::now());
             let ends =
                 consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(READ_PATIENCE));
@@ -122,8 +127,8 @@ impl<'a> Reader<'a> {
                 tracing::warn!(
                     topic,
                     seconds,
-                    "another server has left a transaction open: nothing is written until the brokers end it, at the latest after its \
-                     transaction_timeout_seconds"
+                    "a transaction is open in the topic of the progress: nothing is written until the brokers end it, at the latest after the \
+                     transaction_timeout_seconds of the server that began it"
                 );
             }
             self.call.pause(LOOK_INTERVAL);

@@ -36,6 +36,10 @@ impl Refused {
         self.0.retain(|(lane, number), _| *number >= passed.record(*lane));
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -59,16 +63,18 @@ impl Refused {
 
     /// Reads what `Display` writes.
     pub(super) fn parse(text: &str) -> Option<Refused> {
-        /// No transaction has more messages.
+        /// In all: bbq keeps far fewer, and who can write to the topic could name any number.
         const COUNT_MAX: u64 = 1 << 20;
         let why: Arc<str> = EARLIER.into();
         let mut refused = Refused::default();
+        let mut room = COUNT_MAX;
         for word in text.split_ascii_whitespace() {
             let (lane, run) = word.split_once(':')?;
             let (first, count) = run.split_once('+')?;
             let (lane, first, count) =
                 (lane.parse().ok()?, first.parse::<u64>().ok()?, count.parse::<u64>().ok()?);
-            for number in first..first.checked_add(count.min(COUNT_MAX))? {
+            room = room.checked_sub(count)?;
+            for number in first..first.checked_add(count)? {
                 refused.add((lane, number), &why);
             }
         }
@@ -97,7 +103,7 @@ mod tests {
         assert_eq!((refused.to_string().as_str(), refused.runs()), (text, 3));
         assert!(refused.why((0, 9)).is_some() && refused.why((0, 10)).is_none());
         assert_eq!(Refused::parse("").unwrap(), Refused::default());
-        for wrong in ["0:7", "0", "x:1+2", "0:1+x", "0:18446744073709551615+2"] {
+        for wrong in ["0:7", "0", "x:1+2", "0:1+x", "0:18446744073709551615+2", "0:0+600000 1:0+600000"] {
             assert_eq!(Refused::parse(wrong), None, "{wrong}");
         }
         let mut later = refused.clone();

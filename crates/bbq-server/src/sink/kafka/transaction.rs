@@ -17,8 +17,9 @@ use super::link::{Ended, KafkaLink, TransactionSize};
 use super::outgoing::{Limits, Stop, Taken};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
-use super::refused::RUNS_MAX;
+use super::refused::{RUNS_MAX, Refused};
 use super::thread::Call;
+use crate::sink::positions::Positions;
 
 /// The shortest time between two transactions that are not full: there are at most 20 records about progress a second.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
@@ -30,6 +31,10 @@ const SERVE_FOR: Duration = Duration::from_millis(1);
 const DELIVERY_INTERVAL: Duration = Duration::from_millis(1);
 /// The smallest batch that a topic may want.
 const BATCH_BYTES_MIN: usize = 512;
+/// Most messages that are given up before the topic has taken one: then it is the topic that is at fault.
+const FIRST_REFUSALS_MAX: usize = 16;
+/// Messages in a row that are given up between two waits, and at once: see `http/refusals`.
+const REFUSED_IN_A_ROW_MAX: usize = 1000;
 /// Stands for the record about the progress; messages are numbered from 1 on.
 const PROGRESS: usize = 0;
 
@@ -66,6 +71,7 @@ impl Connection {
                 self.commit(link, call).inspect_err(|_| link.size.shrink())?;
             }
             link.shared.wrote();
+            (link.has_taken, link.refused_in_a_row) = (true, 0);
             link.size.grow();
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
@@ -99,6 +105,12 @@ impl Connection {
                 let number = sent.len();
                 send(producer, call, &settings.topic, message, number)
             });
+            let too_large = taken.take_too_large();
+            if !too_large.is_empty() {
+                let why: Arc<str> = "the message was too large for the topic".into();
+                too_large.into_iter().for_each(|record| link.refused.add(record, &why));
+                check_runs(link).map_err(Unsent::Ended)?;
+            }
             match filled {
                 Err(Stop::Failed(unsent)) => return Err(unsent),
                 Err(Stop::Full) => return Ok(taken),
@@ -176,14 +188,17 @@ impl Connection {
         }
         self.check_fatal().inspect_err(|_| link.size.shrink())?;
         let (mut trouble, mut needs_smaller_batch) = (None, false);
+        let mut refused = Vec::new();
+        // The brokers blame some messages of a batch, and not all.
+        let has_innocent = failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord);
         for Failure { number, code } in failures {
             let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
             match (verdict(code), message) {
                 (Verdict::Innocent, _) => {}
-                (Verdict::Refused, Some((record, _))) => link.refused.add(record, &refusal(code)),
+                (Verdict::Refused, Some((record, _))) => refused.push((record, code)),
                 // It was alone in its batch.
                 (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
-                    link.refused.add(record, &refusal(code));
+                    refused.push((record, code));
                 }
                 (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
                     needs_smaller_batch = true
@@ -194,16 +209,15 @@ impl Connection {
         if self.settings.is_exactly_once {
             self.abort(call)?;
         }
-        if link.refused.runs() > RUNS_MAX {
-            link.refused = super::refused::Refused::default();
-            return Err(Ended::Failed(io::Error::other(format!(
-                "the brokers refuse more than {RUNS_MAX} messages here and there; look at their logs, and at the settings of the topic"
-            ))));
-        }
         if let Some(code) = trouble {
             link.size.shrink();
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
+        if refused.is_empty() && !needs_smaller_batch {
+            let text = "the brokers refuse a batch, and none of its messages";
+            return Err(Ended::Failed(io::Error::other(text)));
+        }
+        self.give_up(link, &refused, has_innocent)?;
         if needs_smaller_batch {
             link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
             link.shared.wrote();
@@ -213,6 +227,48 @@ impl Connection {
         self.positions.clone_from(&self.committed);
         Ok(())
     }
+
+    /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, is rather at fault
+    /// itself: nobody wants the whole spool among the dead letters, which have little room.
+    fn give_up(
+        &self,
+        link: &mut KafkaLink,
+        refused: &[((u32, u64), Code)],
+        has_innocent: bool,
+    ) -> Result<(), Ended> {
+        let Some((_, code)) = refused.first() else { return Ok(()) };
+        let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
+        let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
+        if !may_take && link.refused.len() + refused.len() > FIRST_REFUSALS_MAX {
+            return failed(
+                "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be too \
+                 short",
+            );
+        }
+        if refused.len() > REFUSED_IN_A_ROW_MAX {
+            link.size.shrink();
+            return failed("so it says of too many messages at once; look at the settings of the topic");
+        }
+        if link.refused_in_a_row >= REFUSED_IN_A_ROW_MAX {
+            link.refused_in_a_row = 0;
+            return failed("so it says of more than 1000 in a row, which are dead letters: is that right?");
+        }
+        link.refused_in_a_row += refused.len();
+        for (record, code) in refused {
+            link.refused.add(*record, &refusal(*code));
+        }
+        check_runs(link)
+    }
+}
+
+fn check_runs(link: &mut KafkaLink) -> Result<(), Ended> {
+    if link.refused.runs() <= RUNS_MAX {
+        return Ok(());
+    }
+    link.refused = Refused::default();
+    Err(Ended::Failed(io::Error::other(format!(
+        "more than {RUNS_MAX} messages here and there are refused; look at the logs of the brokers, and at the settings of the topic"
+    ))))
 }
 
 fn refusal(code: Code) -> Arc<str> {
