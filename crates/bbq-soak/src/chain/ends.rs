@@ -76,8 +76,8 @@ impl Ends {
     }
 
     /// Prints the result. Returns whether all promises were kept.
-    pub(super) fn report(&self, done: Result<()>, took: Duration) -> bool {
-        if let Err(error) = &done {
+    pub(super) fn report(&self, done: &Result<()>, took: Duration) -> bool {
+        if let Err(error) = done {
             println!("chain: {error:#}");
         }
         let mut clean = [done.is_ok(); NAMES.len()];
@@ -143,7 +143,7 @@ mod tests {
             let numbers = if other == end { numbers } else { &[0, 1, 2] };
             ends.read(other, see(numbers)).unwrap();
         }
-        ends.report(Ok(()), Duration::ZERO)
+        ends.report(&Ok(()), Duration::ZERO)
     }
 
     #[test]
@@ -167,6 +167,6 @@ mod tests {
     #[test]
     fn a_run_that_did_not_come_to_its_end_is_not_clean() {
         let ends = Ends::new(1, 0);
-        assert!(!ends.report(Err(anyhow::anyhow!("stuck")), Duration::ZERO));
+        assert!(!ends.report(&Err(anyhow::anyhow!("stuck")), Duration::ZERO));
     }
 }

@@ -12,9 +12,11 @@ use crate::book::Book;
 pub(super) const TOPIC: &str = "chain";
 /// The broker's log has this when it serves.
 const STARTED: &str = "Kafka Server started";
-/// How often the broker looks for transactions that are open for too long. Kafka 4.4 that looks before it knows the leaders of its
-/// partitions, soon after a start, ends a transaction without its markers; by default it looks every 10 s.
-const CLEANUP_INTERVAL_MS: u64 = 4000;
+/// A broker that was killed is not taken back by the controller before its last session is over.
+const SESSION_TIMEOUT_MS: u64 = 1500;
+/// A transaction that is open for longer is ended by the broker. Longer than a restart of the broker: one that Kafka 4.4 finds too old when
+/// it starts, before it knows the leaders of its partitions, is ended without its markers.
+pub(super) const TRANSACTION_TIMEOUT_SECONDS: u64 = 15;
 /// The broker's log has this when it ends a transaction without its markers.
 const FORGOTTEN: &str = "Couldn't find leader endpoint for partitions";
 /// A consumer that gets nothing for so long is at the end of what is committed.
@@ -65,7 +67,7 @@ impl Kafka {
              offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
-             transaction.abort.timed.out.transaction.cleanup.interval.ms={CLEANUP_INTERVAL_MS}\n",
+             broker.session.timeout.ms={SESSION_TIMEOUT_MS}\nbroker.heartbeat.interval.ms=200\n",
             self.directory.display()
         );
         fs::write(self.config(), text)?;

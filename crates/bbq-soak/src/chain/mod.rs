@@ -1,6 +1,6 @@
 //! A chain: senders -> edge bbq -> central bbq -> a file, NATS JetStream and Apache Kafka, each of which must have each message once, and
 //! those of a sender in order. Meanwhile every process is killed at random moments, and at times stays away for longer than JetStream
-//! recognizes duplicates (1 s) and Kafka keeps a transaction open (2 s).
+//! recognizes duplicates (1 s) and Kafka keeps a transaction open (15 s).
 //!
 //! It is no test of the disk: a killed process leaves what it has written in the page cache.
 
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &ChainOptions) -> Result<bool> {
     let begin = Instant::now();
     let ends = Ends::new(SENDERS, options.messages / SENDERS);
     let done = chain.work(&random, &ends);
-    let clean = ends.report(done, begin.elapsed());
+    let clean = ends.report(&done, begin.elapsed());
     if clean {
         fs::remove_dir_all(&chain.directory)?;
     } else {
@@ -218,14 +218,14 @@ impl Chain {
 
     fn central(&self) -> Victim {
         let directory = self.directory.display();
-        let (nats, kafka) = (self.address(4), self.kafka.port);
+        let (nats, kafka, timeout) = (self.address(4), self.kafka.port, kafka::TRANSACTION_TIMEOUT_SECONDS);
         let sinks = [
             format!("file:{directory}/out/messages.log?rotate_bytes=16MiB"),
             format!("nats://{nats}/{}?stream={}&progress={}", nats::SUBJECT, nats::STREAM, nats::PROGRESS),
-            format!("kafka://127.0.0.1:{kafka}/{}?transaction_timeout_seconds=2", kafka::TOPIC),
+            format!("kafka://127.0.0.1:{kafka}/{}?transaction_timeout_seconds={timeout}", kafka::TOPIC),
         ];
-        let long_away = Span { least: 5000, more: 3000 };
-        Victim { long_away, ..self.server("central", 1, 3, &sinks) }
+        let long_away = Span { least: 1000 * timeout + 1000, more: 1000 };
+        Victim { up: Span { least: 200, more: 8000 }, long_away, ..self.server("central", 1, 3, &sinks) }
     }
 
     fn edge(&self) -> Victim {
