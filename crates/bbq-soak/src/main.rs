@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand};
 use chain::options::{ChainOptions, SenderOptions};
 use options::{Disk, Options};
 
-/// What to run instead of the soak.
+// What to run instead of the soak; a comment for documentation would replace the text of the help.
 #[derive(Debug, Subcommand)]
 enum Task {
     Chain(ChainOptions),
@@ -42,6 +42,7 @@ enum Task {
     ChainSender(SenderOptions),
 }
 
+/// Runs real servers and clients under faults, and accounts for every message
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask soak", args_conflicts_with_subcommands = true)]
 struct Arguments {
