@@ -4,6 +4,8 @@
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
 mod damaged_spool;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod examples;
 mod exec;
 mod exec_processes;
 mod failed_lane;
