@@ -77,6 +77,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     if !arguments.quiet {
         let failed = match counters.reconnects {
             0 => String::new(),
+            1 => ", 1 connection failed or broke off".to_owned(),
             failed => format!(", {failed} connections failed or broke off"),
         };
         let done = match arguments.ack {
