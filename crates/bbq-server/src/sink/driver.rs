@@ -253,7 +253,9 @@ impl SinkDriver {
     /// Whether a group of this reader may be submitted.
     fn has_room(&self, index: usize) -> bool {
         let lane = self.parts.readers[index].place().lane;
-        self.room == Room::Free && !self.in_flight.is_full(index) && self.parts.sink.has_room_for(lane)
+        let sink = &self.parts.sink;
+        let is_full = self.in_flight.is_full(index, sink.groups_max());
+        self.room == Room::Free && !is_full && sink.has_room_for(lane)
     }
 
     fn is_commit_due(&self) -> bool {
