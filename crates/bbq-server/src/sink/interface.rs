@@ -120,6 +120,11 @@ pub(super) trait Sink: Send {
         GROUPS_MAX
     }
 
+    /// Whether the spool fills up, so that what is held back should be delivered. Called before each step of the driver.
+    fn hurry(&mut self, is_pressed: bool) {
+        let _unused = is_pressed;
+    }
+
     /// Whether a group of this lane may be submitted, as far as only this lane is concerned.
     fn has_room_for(&self, lane: u32) -> bool {
         let _unused = lane;

@@ -35,6 +35,8 @@ mod nats_client;
 mod nats_server;
 mod new_sink;
 mod nonblocking_output;
+#[cfg(feature = "s3")]
+mod objects;
 mod otlp;
 mod otlp_responses;
 mod presets;

@@ -21,8 +21,10 @@ impl Directory {
         let path = self.0.join(name);
         let folder = path.parent().unwrap_or(&self.0);
         make_folders(folder).map_err(|error| named(folder, &error))?;
-        // Of this process: an older one that still lives has a file of its own.
-        let staged = path.with_extension(format!("{}.tmp", std::process::id()));
+        // By chance: another process that still writes, on this machine or another, has a file of its own.
+        let mut chance = [0; 8];
+        getrandom::fill(&mut chance).map_err(io::Error::other)?;
+        let staged = path.with_extension(format!("{:016x}.tmp", u64::from_be_bytes(chance)));
         let linked = write(&staged, bytes).and_then(|()| link(&staged, &path));
         let removed = fs::remove_file(&staged);
         let created = linked.map_err(|error| named(&path, &error))?;

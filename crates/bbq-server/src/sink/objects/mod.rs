@@ -13,7 +13,8 @@
 //!   is delivered.
 //! - bbq is killed after a write and before the cursor covers it: the same name is written again, perhaps with more or fewer groups, and
 //!   fails. bbq reads where the object that exists ends, and goes on behind it.
-//! - Another bbq of the same data directory still writes: one of the two is first, and the other goes on behind it.
+//! - Another bbq of the same data directory still writes: one of the two is first, and the other goes on behind it. Before that, it
+//!   looks for the last group of the object in its own lane: one that has a copy of the data directory stops there, and says so.
 //! - Groups are lost between two objects (the spool was full): the next object still begins where the one before it ended.
 //!
 //! Objects are cut between groups, which are the same after each start. The cursor remembers the id and where each chain ends, so that

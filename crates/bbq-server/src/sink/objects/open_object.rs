@@ -93,8 +93,14 @@ impl OpenObject {
                 break;
             }
         }
-        let until = self.groups.last().map_or(from, |group| group.until.position);
-        let footer = Footer { lane, from, until };
+        let last = self.groups.last();
+        let footer = Footer {
+            lane,
+            from,
+            until: last.map_or(from, |group| group.until.position),
+            record: last.map_or(0, |group| group.until.record),
+            received_ns: last.map_or(0, |group| group.received_ns),
+        };
         self.packed.extend_from_slice(&footer.bytes());
         Ok(CutObject { footer, bytes: self.packed.into(), groups: self.groups })
     }

@@ -29,8 +29,8 @@ const GROUPS_MAX: usize = 2 * OBJECT_GROUPS_MAX;
 /// All objects in memory together may have so many bytes beyond two whole objects.
 const MEMORY_BYTES: usize = 64 * 1024 * 1024;
 
-/// How a write ended: where the object of the name ends that is in the store now.
-type Written = (u32, io::Result<u64>);
+/// How a write ended: the footer of the object that is in the store now.
+type Written = (u32, io::Result<Footer>);
 
 enum Finished {
     Probed(io::Result<()>),
@@ -45,6 +45,14 @@ pub(super) struct ObjectSink {
     lanes: BTreeMap<u32, Lane>,
     /// Groups that objects had already.
     known: Vec<Settled>,
+    /// Objects that were there before this sink wrote them. The chain goes on behind one when its last group is found in the lane.
+    found: BTreeMap<u32, Footer>,
+    /// Groups that an object of `found` covers, if it is of this lane.
+    unproven: BTreeMap<u32, Vec<Settled>>,
+    /// An object has other messages than the lane.
+    conflict: Option<String>,
+    /// The spool is filling up.
+    is_pressed: bool,
     /// The store was found to be fit.
     is_probed: bool,
     is_probing: bool,
@@ -65,6 +73,10 @@ impl ObjectSink {
             chains,
             lanes: BTreeMap::new(),
             known: Vec::new(),
+            found: BTreeMap::new(),
+            unproven: BTreeMap::new(),
+            conflict: None,
+            is_pressed: false,
             is_probed: false,
             is_probing: false,
             running: JoinSet::new(),
@@ -93,11 +105,11 @@ impl ObjectSink {
         // What is confirmed here is only formatted: `progress` of this sink counts what is written.
         let pending = PendingGroup::new(group, begun, Arc::default());
         if until.position <= self.chains.end(until.lane) {
-            let (behind, _) = pending.walk(pending.place(), &mut self.scratch, |entry, _, skip| {
-                u64::from(entry.batch.header.records) - skip
-            });
-            pending.confirm_until(behind);
-            self.known.push(pending.settled());
+            let settled = self.skip(&pending);
+            self.known.push(settled);
+            return Ok(());
+        }
+        if self.is_found(&pending) {
             return Ok(());
         }
         let lane = self.lanes.entry(until.lane).or_default();
@@ -110,12 +122,54 @@ impl ObjectSink {
         Ok(())
     }
 
+    /// The group as if it was written.
+    fn skip(&mut self, pending: &PendingGroup) -> Settled {
+        let (behind, _) = pending.walk(pending.place(), &mut self.scratch, |entry, _, skip| {
+            u64::from(entry.batch.header.records) - skip
+        });
+        pending.confirm_until(behind);
+        pending.settled()
+    }
+
+    /// Whether an object that was found covers the group. A copy of the data directory has the same positions, and other groups:
+    /// only when the last group of the object is this lane's, too, are those before it.
+    fn is_found(&mut self, pending: &PendingGroup) -> bool {
+        let until = pending.until();
+        let Some(&found) = self.found.get(&until.lane) else { return false };
+        let unproven = self.unproven.get(&until.lane).is_none_or(Vec::is_empty);
+        // What the object covers was lost here before it could be compared.
+        if until.position > found.until && unproven && pending.first_record() >= found.record {
+            self.found.remove(&until.lane);
+            self.chains.advance(until.lane, found.until);
+            return false;
+        }
+        let settled = self.skip(pending);
+        let is_last = until.position == found.until
+            && until.record == found.record
+            && settled.received_ns == found.received_ns;
+        let unproven = self.unproven.entry(until.lane).or_default();
+        unproven.push(settled);
+        if is_last {
+            self.known.append(unproven);
+            self.found.remove(&until.lane);
+            self.chains.advance(until.lane, found.until);
+        } else if until.position >= found.until {
+            let name = self.chains.next_name(until.lane);
+            self.conflict = Some(format!(
+                "{name} has messages of another bbq server that runs with a copy of this data directory; stop that server, and \
+                 give this sink another name (?name=NAME), by which it writes objects of its own"
+            ));
+        }
+        true
+    }
+
     /// Notes which objects are to be cut.
     fn note_due(&mut self, now: Now) {
         let ObjectSettings { bytes, age, .. } = self.settings;
         for lane in self.lanes.values_mut() {
             let is_old =
                 lane.open.as_ref().is_some_and(|open| now.monotonic.saturating_sub(open.since) >= age);
+            lane.is_due |= self.is_pressed && lane.open.is_some();
             lane.is_due |= is_old || lane.open_bytes() >= bytes || lane.open_groups() >= OBJECT_GROUPS_MAX;
         }
         if self.room() == Room::Full
@@ -160,14 +214,14 @@ impl ObjectSink {
 
     /// Handles the end of a task. After an error the task is begun again.
     fn handle(&mut self, finished: Finished, settled: &mut Vec<Settled>) -> Result<(), Problem> {
-        let (number, end) = match finished {
+        let (number, found) = match finished {
             Finished::Probed(result) => {
                 self.is_probing = false;
                 result.map_err(|error| Problem::Retry(self.named(&error)))?;
                 self.is_probed = true;
                 return Ok(());
             }
-            Finished::Written((number, Ok(end))) => (number, end),
+            Finished::Written((number, Ok(found))) => (number, found),
             Finished::Written((number, Err(error))) => {
                 if let Some(lane) = self.lanes.get_mut(&number) {
                     lane.is_writing = false;
@@ -178,18 +232,18 @@ impl ObjectSink {
         let Some(lane) = self.lanes.get_mut(&number) else { return Ok(()) };
         lane.is_writing = false;
         let Some(cut) = lane.cut.take() else { return Ok(()) };
-        let (name, until) = (self.chains.next_name(number), cut.footer.until);
-        self.chains.advance(number, end);
-        if end == until {
+        let name = self.chains.next_name(number);
+        if found == cut.footer {
+            self.chains.advance(number, found.until);
             self.progress += cut.groups.iter().map(|group| group.delivered).sum::<u64>();
             settled.extend(cut.groups);
             return Ok(());
         }
-        let sink = &self.settings.shown;
+        self.found.insert(number, found);
         info!(
-            sink,
+            sink = self.settings.shown,
             object = name,
-            "the object exists and has other messages than were to be written; going on behind it"
+            "the object exists and ends elsewhere; comparing it with the spool"
         );
         let text = format!("{name} exists and ends elsewhere; what it has is not written again");
         Err(Problem::Failed(self.named(&io::Error::other(text))))
@@ -200,10 +254,10 @@ impl ObjectSink {
     }
 }
 
-/// Writes an object, and returns where the object of that name ends.
-async fn write(store: &Store, name: &str, footer: Footer, bytes: Arc<[u8]>) -> io::Result<u64> {
+/// Writes an object, and returns the footer of the object of that name.
+async fn write(store: &Store, name: &str, footer: Footer, bytes: Arc<[u8]>) -> io::Result<Footer> {
     if store.create(name, bytes).await? == Created::New {
-        return Ok(footer.until);
+        return Ok(footer);
     }
     let found = store.footer(name).await?;
     if (found.lane, found.from) != (footer.lane, footer.from) {
@@ -212,7 +266,7 @@ async fn write(store: &Store, name: &str, footer: Footer, bytes: Arc<[u8]>) -> i
             found.lane, found.from
         )));
     }
-    Ok(found.until)
+    Ok(found)
 }
 
 impl Sink for ObjectSink {
@@ -225,7 +279,14 @@ impl Sink for ObjectSink {
         GROUPS_MAX
     }
 
+    fn hurry(&mut self, is_pressed: bool) {
+        self.is_pressed = is_pressed;
+    }
+
     fn has_room_for(&self, lane: u32) -> bool {
+        if self.conflict.is_some() {
+            return false;
+        }
         let Some(lane) = self.lanes.get(&lane) else { return true };
         lane.open_bytes() < self.settings.bytes && lane.open_groups() < OBJECT_GROUPS_MAX
     }
@@ -256,6 +317,9 @@ impl Sink for ObjectSink {
                 }
                 Ok(()) => {}
             }
+        }
+        if let Some(text) = &self.conflict {
+            problem.get_or_insert_with(|| Problem::Retry(self.named(&io::Error::other(text.clone()))));
         }
         problem.map_or_else(|| Ok(self.room()), Err)
     }
@@ -301,6 +365,8 @@ impl Sink for ObjectSink {
         self.running = JoinSet::new();
         self.finished.clear();
         self.known.clear();
+        self.unproven.clear();
+        self.conflict = None;
         self.lanes.clear();
         self.is_probing = false;
         Ok(())
