@@ -14,6 +14,7 @@ mod go;
 mod instructions;
 mod kafka;
 mod lint;
+mod moto;
 mod nats;
 mod needs;
 mod python;
@@ -39,6 +40,8 @@ Usage: cargo xtask TASK
   soak [--minutes N] [--seed S] ...
            run real servers and clients under faults and account for every message; `cargo xtask soak --help` lists
            the options
+  soak chain [--messages N] [--kills N] [--seed S] ...
+           send numbered messages through two servers to a file, JetStream and Kafka, while each process is killed
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["instructions"] => in_root().and_then(instructions::check),
         ["instructions", "--as-tested"] => in_root().and_then(instructions::check_as_tested),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
+        ["soak", "chain", ref rest @ ..] => in_root().and_then(|root| chain(root, rest)),
         ["soak", ref rest @ ..] => in_root().and_then(|_| soak(rest)),
         ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
         ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
@@ -97,6 +101,17 @@ fn soak(options: &[&str]) -> Result<(), String> {
     }
     step::cargo(&[], &["build", "--release", "--locked", "--package", "bbq", "--package", "bbq-soak"])?;
     step::run(&[], &step::built("bbq-soak")?, options)
+}
+
+/// Builds bbq with every sink, gets the brokers, and kills them all.
+fn chain(root: &Path, options: &[&str]) -> Result<(), String> {
+    nats::provide(root)?;
+    kafka::provide(root)?;
+    let (packages, feature) =
+        (["--package", "bbq", "--package", "bbq-soak"], format!("bbq/{}", step::EVERY_SINK));
+    let build = [&["build", "--release", "--locked", "--features", &feature], &packages[..]].concat();
+    step::cargo(&[], &build)?;
+    step::run(&[], &step::built("bbq-soak")?, &[&["chain"], options].concat())
 }
 
 /// Runs a program as `cargo xtask test` has built it. Without the other packages of the workspace, cargo gives its dependencies other

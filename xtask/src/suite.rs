@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::go;
 use crate::kafka;
+use crate::moto;
 use crate::nats;
 use crate::needs;
 use crate::python;
@@ -21,6 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     go::provide(root)?;
     nats::provide(root)?;
     kafka::provide(root)?;
+    moto::provide(root)?;
     unpacked::provide()?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;

@@ -1,5 +1,5 @@
 //! Runs real servers and clients of bbq under faults drawn from a seed, and accounts for every message: lost, doubled, out of
-//! order, or never sent. `cargo xtask soak` builds and runs it.
+//! order, or never sent. `cargo xtask soak` builds and runs it. `cargo xtask soak chain` runs a chain of two servers and three sinks (`chain`).
 //!
 //! A run is a series of rounds. In each round, all clients send during faults of one theme. Then the faults end, and every client
 //! waits for its acknowledgements. The server becomes quiet, and its ledger must balance. Then the server is stopped in order,
@@ -13,6 +13,7 @@
 
 mod admin;
 mod book;
+mod chain;
 mod clients;
 mod disks;
 mod faults;
@@ -27,16 +28,36 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::Result;
+use clap::{Parser, Subcommand};
 
+use chain::options::{ChainOptions, SenderOptions};
 use options::{Disk, Options};
 
+// What to run instead of the soak; a comment for documentation would replace the text of the help.
+#[derive(Debug, Subcommand)]
+enum Task {
+    Chain(ChainOptions),
+    #[command(hide = true)]
+    ChainSender(SenderOptions),
+}
+
+/// Runs real servers and clients under faults, and accounts for every message
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask soak", args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let done = if options.disk != Disk::Well && !disks::has_own_mounts() {
-        disks::run_in_own_mounts()
-    } else {
-        round::run(&options).map(|is_clean| u8::from(!is_clean))
+    let Arguments { options, task } = Arguments::parse();
+    let done = match task {
+        Some(Task::Chain(options)) => chain::run(&options).map(|is_clean| u8::from(!is_clean)),
+        Some(Task::ChainSender(options)) => chain::sender::send(&options).map(|()| 0),
+        None => soak(&options),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -44,5 +65,13 @@ fn main() -> ExitCode {
             eprintln!("soak: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn soak(options: &Options) -> Result<u8> {
+    if options.disk != Disk::Well && !disks::has_own_mounts() {
+        disks::run_in_own_mounts()
+    } else {
+        round::run(options).map(|is_clean| u8::from(!is_clean))
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     pub(crate) directory: PathBuf,
 }
 
-fn clock() -> u64 {
+pub(crate) fn clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 

@@ -312,7 +312,7 @@ impl Soak<'_> {
 }
 
 /// Makes an empty directory. Removes the files that a former run left there.
-fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
+pub(crate) fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
     let marker = directory.join("soak");
     if directory.exists() {
         if !marker.exists() && fs::read_dir(directory)?.next().is_some() {
@@ -342,7 +342,7 @@ fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Pl
 
 /// Returns ports that are free for tcp and udp, and sockets that reserve them against tests and other soaks on this machine. Only
 /// one process can bind an abstract socket name, and the tests use the same names.
-fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
+pub(crate) fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
     let mut ports = [0; 7];
     let mut reserved = Vec::new();
     for port in &mut ports {

@@ -7,6 +7,8 @@ use std::process::Command;
 #[test]
 fn mistakes_are_named_and_nothing_runs() {
     for (options, named) in [
+        (["chain", "--kills=often"], "--kills"),
+        (["chain", "--bbq=/nowhere/bbq"], "/nowhere/bbq"),
         (["--minutes", "ten"], "--minutes"),
         (["--seed", "-1"], "-1"),
         (["--disk", "wet"], "--disk"),

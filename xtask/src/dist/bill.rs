@@ -25,9 +25,17 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     );
     let from = material.root.join("crates/bbq").join(format!("{NAME}.json"));
     let to = material.directory().join(format!("bbq-{}.cdx.json", material.version));
-    let copied = fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()));
+    let written =
+        fs::read_to_string(&from).and_then(|bill| fs::write(&to, without_directory(&bill, material)));
+    let written =
+        written.map_err(|error| format!("cannot make {} of {}: {error}", to.display(), from.display()));
     let remove = format!("find bindings crates xtask -maxdepth 2 -name {NAME}.json -delete");
     step::run(&[], "sh", &["-c", &remove])?;
     made?;
-    copied.map(drop)
+    written
+}
+
+/// Where the clone stood on this machine is nobody's concern.
+fn without_directory(bill: &str, material: &Material) -> String {
+    bill.replace(&format!("file://{}", text(&material.root)), "file://.")
 }

@@ -57,7 +57,7 @@ impl Record {
 }
 
 /// The jars of `xtask/src/kafka.pom.xml`, which `cargo xtask test` gets.
-fn jars() -> PathBuf {
+pub(crate) fn jars() -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let jars = scratch.parent().expect("target/tmp is in target").join("kafka/jars");
     assert!(jars.exists(), "there is no {}; `cargo xtask test` gets it", jars.display());
@@ -160,6 +160,13 @@ impl Kafka {
 
     pub(crate) fn delete(&self, topic: &str) {
         self.tool("org.apache.kafka.tools.TopicCommand", &["--delete", "--topic", topic]);
+    }
+
+    /// The names of all topics.
+    pub(crate) fn topics(&self) -> Vec<String> {
+        let mut command = java("org.apache.kafka.tools.TopicCommand");
+        let listed = run(command.args(["--bootstrap-server", &self.address(), "--list"]), b"");
+        String::from_utf8(listed.stdout).expect("names").lines().map(str::to_owned).collect()
     }
 
     /// Writes records with a key, which other servers might have written.

@@ -4,6 +4,8 @@
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
 mod damaged_spool;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod examples;
 mod exec;
 mod exec_processes;
 mod failed_lane;
@@ -43,6 +45,10 @@ mod presets;
 mod read_error;
 mod replicated;
 mod rotation_killed;
+#[cfg(feature = "s3")]
+mod s3;
+#[cfg(feature = "s3")]
+mod s3_server;
 mod spool_tools;
 mod status_addresses;
 #[path = "../support/mod.rs"]

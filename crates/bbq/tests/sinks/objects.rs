@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ fn setup(objects: &Path, query: &str) -> Setup {
     setup
 }
 
-fn send(setup: &Setup, sender: u32, count: u32) -> Child {
+pub(crate) fn send(setup: &Setup, sender: u32, count: u32) -> Child {
     let file = setup.path().join(format!("lines-{sender}"));
     let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
     fs::write(&file, lines).expect("a file");
@@ -42,29 +43,27 @@ fn objects(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The texts of the messages of all objects.
-fn messages(directory: &Path) -> Vec<String> {
-    let mut texts = Vec::new();
-    for object in objects(directory) {
-        let packed = fs::read(object).expect("an object");
-        let mut text = Vec::with_capacity(64 * 1024 * 1024);
-        zstd_safe::decompress(&mut text, &packed).expect("zstd unpacks it");
-        for line in String::from_utf8(text).expect("UTF-8").lines() {
-            let message: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            texts.push(message["message"].as_str().expect("a text").to_owned());
-        }
-    }
-    texts
+pub(crate) fn messages(directory: &Path) -> Vec<String> {
+    objects(directory).iter().flat_map(|object| texts(object)).collect()
 }
 
-#[test]
-fn each_message_is_there_once_whenever_bbq_is_killed() {
+fn texts(object: &Path) -> Vec<String> {
+    let packed = fs::read(object).expect("an object");
+    let mut text = Vec::with_capacity(64 * 1024 * 1024);
+    zstd_safe::decompress(&mut text, &packed).expect("zstd unpacks it");
+    let text = String::from_utf8(text).expect("UTF-8");
+    let message = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        message["message"].as_str().expect("a text").to_owned()
+    };
+    text.lines().map(message).collect()
+}
+
+/// Kills bbq in the middle of small objects while senders send, and waits until everything is delivered.
+pub(crate) fn send_under_kills(setup: &Setup, senders: u32, count: u32) {
     let mut random = Random::seeded();
-    let (senders, count) = (4, 25_000);
-    let place = tempfile::tempdir().expect("a directory");
-    // Small objects: a kill is often in the middle of a write.
-    let setup = setup(place.path(), "object_bytes=4KiB&object_seconds=1");
     let mut server = setup.start_with_workers(2);
-    let mut sending: Vec<Child> = (0..senders).map(|sender| send(&setup, sender, count)).collect();
+    let mut sending: Vec<Child> = (0..senders).map(|sender| send(setup, sender, count)).collect();
     let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
     for _ in 0..6 {
         let seen = server.status()["ledger"]["delivered"].as_u64();
@@ -79,11 +78,36 @@ fn each_message_is_there_once_whenever_bbq_is_killed() {
     }
     server.wait_delivered((senders * count).into());
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    let mut texts = messages(place.path());
-    let all = texts.len();
-    texts.sort();
-    texts.dedup();
-    assert_eq!((all, texts.len()), (100_000, 100_000), "{} objects", objects(place.path()).len());
+}
+
+/// Checks that each message of each sender is there once, and those of a lane in order.
+pub(crate) fn assert_once_and_in_order(directory: &Path, senders: u32, count: u32) {
+    let mut seen = vec![vec![0_u8; count as usize]; senders as usize];
+    let mut last = HashMap::new();
+    for object in objects(directory) {
+        let lane = object.parent().expect("a lane").to_owned();
+        for text in texts(&object) {
+            let (sender, number) = text.split_once(' ').expect("a numbered message");
+            let (sender, number): (usize, usize) =
+                (sender.parse().expect("a number"), number.parse().expect("a number"));
+            seen[sender][number] += 1;
+            let before = last.insert((lane.clone(), sender), number);
+            assert!(
+                before.is_none_or(|before| before < number),
+                "{sender} {number} after {before:?} in {lane:?}"
+            );
+        }
+    }
+    let wrong = seen.iter().flatten().filter(|times| **times != 1).count();
+    assert_eq!(wrong, 0, "messages that are missing or doubled");
+}
+
+#[test]
+fn each_message_is_there_once_and_in_order_whenever_bbq_is_killed() {
+    let place = tempfile::tempdir().expect("a directory");
+    let setup = setup(place.path(), "object_bytes=4KiB&object_seconds=1");
+    send_under_kills(&setup, 4, 25_000);
+    assert_once_and_in_order(place.path(), 4, 25_000);
 }
 
 #[test]

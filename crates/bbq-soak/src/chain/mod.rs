@@ -1,0 +1,297 @@
+//! A chain: senders -> edge bbq -> central bbq -> a file, NATS JetStream and Apache Kafka, each of which must have each message once, and
+//! those of a sender in order. Meanwhile every process is killed at random moments, and at times stays away for longer than JetStream
+//! recognizes duplicates (1 s) and Kafka keeps a transaction open (15 s).
+//!
+//! It is no test of the disk: a killed process leaves what it has written in the page cache.
+
+mod ends;
+mod kafka;
+mod nats;
+pub(crate) mod options;
+pub(crate) mod sender;
+mod victim;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::random::Random;
+use crate::round::{free_ports, prepare};
+use crate::{admin, watch};
+use ends::Ends;
+use kafka::Kafka;
+use options::ChainOptions;
+use victim::{LOOK_INTERVAL, PATIENCE, Running, Span, Victim};
+
+/// Each sends a stream of its own.
+const SENDERS: u64 = 4;
+/// About how long a kill of each process takes, with the restart; decides how fast the senders send, so that they do until the last kill.
+const SECONDS_PER_KILL: u64 = 9;
+/// When nothing is delivered for so long, something is stuck.
+const STUCK: Duration = Duration::from_secs(90);
+
+/// Processes that serve.
+struct Servers {
+    edge: Running,
+    central: Running,
+    /// Ends last: a killed sender of messages leaves them in a spool, a broker must be there to be read.
+    _brokers: [Running; 2],
+}
+
+/// Runs the chain. Returns whether all promises were kept.
+pub(crate) fn run(options: &ChainOptions) -> Result<bool> {
+    let directory = prepare(&options.directory)?;
+    let random = Random::new(options.seed);
+    let (ports, _reserved) = free_ports(random.clone())?;
+    let chain = Chain::new(options, directory, ports)?;
+    println!(
+        "chain: cargo xtask soak chain --messages {} --kills {} --seed {}",
+        options.messages, options.kills, options.seed
+    );
+    let begin = Instant::now();
+    let ends = Ends::new(SENDERS, options.messages / SENDERS);
+    let done = chain.work(&random, &ends);
+    let clean = ends.report(&done, begin.elapsed());
+    if clean {
+        fs::remove_dir_all(&chain.directory)?;
+    } else {
+        println!("chain: everything is kept in {}", chain.directory.display());
+    }
+    Ok(clean)
+}
+
+struct Chain {
+    options: ChainOptions,
+    directory: PathBuf,
+    /// bbq of the edge and of the center, their admins, NATS, Kafka and its controller.
+    ports: [u16; 7],
+    kafka: Kafka,
+}
+
+impl Chain {
+    fn new(options: &ChainOptions, directory: PathBuf, ports: [u16; 7]) -> Result<Chain> {
+        let found = |path: &Path| {
+            fs::canonicalize(path)
+                .with_context(|| format!("{}: `cargo xtask soak chain` gets it", path.display()))
+        };
+        let mut options = options.clone();
+        options.bbq = found(&options.bbq)?;
+        options.nats_server = found(&options.nats_server)?;
+        let kafka = Kafka {
+            directory: directory.join("kafka"),
+            jars: found(&options.kafka_jars)?,
+            port: ports[5],
+            controller: ports[6],
+        };
+        Ok(Chain { options, directory, ports, kafka })
+    }
+
+    fn address(&self, index: usize) -> SocketAddr {
+        ([127, 0, 0, 1], self.ports[index]).into()
+    }
+
+    /// Starts everything, kills, waits until all is delivered, stops in order, and reads the ends.
+    fn work(&self, random: &Random, ends: &Ends) -> Result<()> {
+        self.kafka.format()?;
+        let (mut nats, mut kafka) = (self.nats(), self.kafka_broker());
+        let brokers = (nats.start()?, kafka.start()?);
+        nats::Client::connect(self.address(4))?.create_stream()?;
+        let (mut central, mut edge) = (self.central(), self.edge());
+        let servers = (central.start()?, edge.start()?);
+        let kills = self.options.kills;
+        let (servers, sent) = thread::scope(|scope| {
+            let kill = |mut victim: Victim, running: Running, number: u64| {
+                let random = random.fork(number);
+                scope.spawn(move || victim.kill_often(running, kills, random))
+            };
+            let senders: Vec<_> = (0..SENDERS)
+                .map(|number| {
+                    let mut sender = self.sender(number);
+                    let random = random.fork(10 + number);
+                    scope.spawn(move || {
+                        let first = sender.start()?;
+                        let mut last = sender.kill_often(first, kills, random)?;
+                        let status = wait_end(&mut last, 4 * PATIENCE)?;
+                        ensure!(status == Some(0), "{} ended with {status:?}; see its log", sender.name);
+                        Ok(())
+                    })
+                })
+                .collect();
+            let threads = [
+                kill(nats, brokers.0, 1),
+                kill(kafka, brokers.1, 2),
+                kill(central, servers.0, 3),
+                kill(edge, servers.1, 4),
+            ];
+            let ended =
+                threads.map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")).flatten());
+            let sent: Vec<Result<()>> = senders
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")).flatten())
+                .collect();
+            (ended, sent)
+        });
+        let [nats, kafka, central, edge] = servers;
+        let mut servers = Servers { edge: edge?, central: central?, _brokers: [nats?, kafka?] };
+        sent.into_iter().collect::<Result<Vec<()>>>()?;
+        println!("chain: each process was killed {kills} times, and all senders have ended");
+        self.finish(&mut servers, ends)
+    }
+
+    fn finish(&self, servers: &mut Servers, ends: &Ends) -> Result<()> {
+        self.wait_delivered(2).context("the edge")?;
+        let delivered = self.wait_delivered(3).context("the central server");
+        ends.hanging(self.kafka.hanging_transactions()?, Kafka::forgotten_markers(&self.kafka_log()));
+        if !ends.has_hanging() {
+            delivered?;
+        }
+        for (name, server) in [("the edge", &mut servers.edge), ("the central server", &mut servers.central)]
+        {
+            watch::signal(server.0.id(), Signal::TERM);
+            let code = wait_end(server, PATIENCE)?;
+            ensure!(code == Some(0), "{name} ended with {code:?} at SIGTERM; see its log");
+        }
+        ends.read_file(self.directory.join("out/messages.log"))?;
+        ends.read(1, |book| nats::Client::connect(self.address(4))?.read(book))?;
+        ends.read(2, |book| self.kafka.read(book))
+    }
+
+    fn kafka_log(&self) -> PathBuf {
+        self.directory.join("kafka.log")
+    }
+
+    /// Waits until a server has handed on everything, for as long as it goes on.
+    fn wait_delivered(&self, admin: usize) -> Result<()> {
+        let (mut seen, mut since) = (Value::Null, Instant::now());
+        loop {
+            let status = admin::status(self.address(admin));
+            if let Ok(status) = &status {
+                if admin::check_quiet(status).is_ok() {
+                    return Ok(());
+                }
+                if seen != status["sinks"] {
+                    // The numbers of the ledger alone: other fields change all the time.
+                    let numbers = delivered(status);
+                    if numbers != delivered(&serde_json::json!({ "sinks": seen })) {
+                        since = Instant::now();
+                    }
+                    seen = status["sinks"].clone();
+                }
+            }
+            if since.elapsed() > STUCK {
+                bail!("nothing was delivered for {} s: {}", STUCK.as_secs(), status?["sinks"]);
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn nats(&self) -> Victim {
+        let (program, store) = (self.options.nats_server.clone(), self.directory.join("nats"));
+        let address = self.address(4);
+        let port = address.port().to_string();
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir"]).arg(&store);
+            command
+        };
+        let is_ready = move |_| {
+            let client = nats::Client::connect(address);
+            client.and_then(|mut client| client.api("INFO", &serde_json::json!({}))).is_ok()
+        };
+        self.victim("nats-server", command, is_ready)
+    }
+
+    fn kafka_broker(&self) -> Victim {
+        let (kafka, log) = (self.kafka.clone(), self.kafka_log());
+        let victim =
+            self.victim("kafka", move || kafka.broker(), move |starts| Kafka::has_started(&log, starts));
+        // Soon after a start it would mostly be killed before it has taken anything.
+        Victim { up: Span { least: 3000, more: 4000 }, long_away: Span { least: 1000, more: 1000 }, ..victim }
+    }
+
+    fn central(&self) -> Victim {
+        let directory = self.directory.display();
+        let (nats, kafka, timeout) = (self.address(4), self.kafka.port, kafka::TRANSACTION_TIMEOUT_SECONDS);
+        let sinks = [
+            format!("file:{directory}/out/messages.log?rotate_bytes=16MiB"),
+            format!("nats://{nats}/{}?stream={}&progress={}", nats::SUBJECT, nats::STREAM, nats::PROGRESS),
+            format!("kafka://127.0.0.1:{kafka}/{}?transaction_timeout_seconds={timeout}", kafka::TOPIC),
+        ];
+        let long_away = Span { least: 1000 * timeout + 1000, more: 1000 };
+        Victim { up: Span { least: 200, more: 8000 }, long_away, ..self.server("central", 1, 3, &sinks) }
+    }
+
+    fn edge(&self) -> Victim {
+        self.server("edge", 0, 2, &[format!("bbq://{}", self.address(1))])
+    }
+
+    fn server(&self, name: &str, port: usize, admin: usize, sinks: &[String]) -> Victim {
+        let (program, data) = (self.options.bbq.clone(), self.directory.join(name));
+        let listen = format!("bbq+tcp://{}", self.address(port));
+        let (admin, sinks) = (self.address(admin), sinks.to_vec());
+        let command = move || {
+            let mut command = Command::new(&program);
+            command.args(["serve", "--listen", &listen, "--admin", &admin.to_string(), "--data"]).arg(&data);
+            command.args(sinks.iter().flat_map(|sink| ["--sink", sink]));
+            command
+        };
+        let is_ready = move |_| admin::status(admin).is_ok_and(|status| status["ready"] == true);
+        self.victim(name, command, is_ready)
+    }
+
+    fn sender(&self, number: u64) -> Victim {
+        let spool = self.directory.join(format!("spool-{number}"));
+        let (to, each) = (format!("bbq://{}", self.address(0)), self.options.messages / SENDERS);
+        let rate = each / (self.options.kills * SECONDS_PER_KILL).max(1) + 1;
+        let command = move || {
+            // /proc/self/exe is this program, also if its file is built anew meanwhile.
+            let mut command = Command::new("/proc/self/exe");
+            command.args(["chain-sender", "--to", &to, "--run", &number.to_string(), "--spool"]).arg(&spool);
+            let (messages, rate) = (each.to_string(), rate.to_string());
+            command.args(["--messages", &messages, "--messages-per-second", &rate]);
+            command
+        };
+        self.victim(&format!("sender-{number}"), command, |_| true)
+    }
+
+    fn victim(
+        &self,
+        name: &str,
+        command: impl Fn() -> Command + Send + 'static,
+        is_ready: impl Fn(u64) -> bool + Send + 'static,
+    ) -> Victim {
+        Victim {
+            name: name.to_owned(),
+            command: Box::new(command),
+            log: self.directory.join(format!("{name}.log")),
+            is_ready: Box::new(is_ready),
+            up: Span { least: 200, more: 14_000 },
+            long_away: Span { least: 1500, more: 1500 },
+            starts: 0,
+        }
+    }
+}
+
+/// What each sink has delivered.
+fn delivered(status: &Value) -> Vec<u64> {
+    status["sinks"].as_array().into_iter().flatten().map(|sink| admin::sum(&sink["delivered"])).collect()
+}
+
+/// Waits until a process has ended by itself. Returns its exit code.
+fn wait_end(running: &mut Running, patience: Duration) -> Result<Option<i32>> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = running.0.try_wait()? {
+            return Ok(status.code());
+        }
+        ensure!(begin.elapsed() < patience, "a process does not end within {} s", patience.as_secs());
+        thread::sleep(LOOK_INTERVAL);
+    }
+}

@@ -1,0 +1,48 @@
+//! The command line of the chain.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::options::clock;
+
+/// Sends numbered messages through an edge bbq and a central bbq to a file, JetStream and Kafka, while everything is killed
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChainOptions {
+    /// How many messages all senders send together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) messages: u64,
+    /// How often each process is killed: each sender, both servers, both brokers
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) kills: u64,
+    /// Repeats the moments of the kills, as far as the machine does [default: the time]
+    #[arg(long, value_name = "S", default_value_t = clock(), hide_default_value = true)]
+    pub(crate) seed: u64,
+    /// The program under test, with the sinks `nats:` and `kafka:`
+    #[arg(long, value_name = "FILE", default_value = "target/release/bbq")]
+    pub(crate) bbq: PathBuf,
+    /// The server of NATS
+    #[arg(long, value_name = "FILE", default_value = "target/nats/nats-server")]
+    pub(crate) nats_server: PathBuf,
+    /// The jars of Kafka and its tools
+    #[arg(long, value_name = "DIR", default_value = "target/kafka/jars")]
+    pub(crate) kafka_jars: PathBuf,
+    /// The working directory; it is kept after a failure
+    #[arg(long, value_name = "DIR", default_value = "target/chain")]
+    pub(crate) directory: PathBuf,
+}
+
+/// One sender of the chain, as a process that can be killed
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SenderOptions {
+    #[arg(long)]
+    pub(crate) to: String,
+    #[arg(long)]
+    pub(crate) spool: PathBuf,
+    #[arg(long)]
+    pub(crate) run: u32,
+    #[arg(long)]
+    pub(crate) messages: u64,
+    #[arg(long)]
+    pub(crate) messages_per_second: u64,
+}
