@@ -12,6 +12,11 @@ use crate::support::lineage::Lineage;
 use crate::support::{Server, Setup};
 
 fn setup(port: u16, query: &str) -> Setup {
+    unconfigured(port, query).config("drain_timeout_seconds = 1\n")
+}
+
+/// With the default configuration.
+fn unconfigured(port: u16, query: &str) -> Setup {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
     let key = setup.path().join("key");
     fs::write(&key, SECRET).expect("a file");
@@ -19,7 +24,7 @@ fn setup(port: u16, query: &str) -> Setup {
     setup.set_sinks(&[&format!(
         "s3://{BUCKET}/host?endpoint=http://127.0.0.1:{port}&access_key_id=me&secret_access_key_file={key}&{query}"
     )]);
-    setup.config("drain_timeout_seconds = 1\n")
+    setup
 }
 
 fn wait_problem(server: &Server<'_>, words: &str) -> String {
@@ -90,7 +95,7 @@ fn a_server_that_hangs_holds_up_no_stop_and_no_reload() {
     let s3 = S3::new();
     let s3_server = s3.start();
     s3.make_bucket();
-    let setup = setup(s3.port, "object_seconds=1").with(&["--config", "{dir}/bbq.toml"]);
+    let setup = unconfigured(s3.port, "object_seconds=1").with(&["--config", "{dir}/bbq.toml"]);
     let configure = |seconds: u32| {
         fs::write(setup.path().join("bbq.toml"), format!("drain_timeout_seconds = {seconds}\n"))
             .expect("a file");
