@@ -8,8 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use crate::support::random::Random;
-use crate::support::{BBQ, KilledIfThisFails, Setup};
+use crate::support::{BBQ, KilledIfThisFails, Server, Setup};
 
 /// A server that writes objects to a directory of its own.
 fn setup(objects: &Path, query: &str) -> Setup {
@@ -53,24 +55,29 @@ fn texts(object: &Path) -> Vec<String> {
     zstd_safe::decompress(&mut text, &packed).expect("zstd unpacks it");
     let text = String::from_utf8(text).expect("UTF-8");
     let message = |line: &str| {
-        let message: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let message: Value = serde_json::from_str(line).expect("JSON");
         message["message"].as_str().expect("a text").to_owned()
     };
     text.lines().map(message).collect()
 }
 
-/// Kills bbq in the middle of small objects while senders send, and waits until everything is delivered.
-pub(crate) fn send_under_kills(setup: &Setup, senders: u32, count: u32) {
+/// Kills bbq while senders send, each time that `wait` (given how many messages there are) returns, and waits until everything is delivered. Each life cuts objects of another
+/// size, so that those of the life before end elsewhere. `sink` makes the SPEC with a size.
+pub(crate) fn send_under_kills(
+    setup: &mut Setup,
+    sink: impl Fn(&str) -> String,
+    wait: impl Fn(&Server<'_>, u64),
+    (senders, count): (u32, u32),
+) {
     let mut random = Random::seeded();
+    setup.set_sinks(&[&sink("4KiB")]);
     let mut server = setup.start_with_workers(2);
     let mut sending: Vec<Child> = (0..senders).map(|sender| send(setup, sender, count)).collect();
     let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
-    for _ in 0..6 {
-        let seen = server.status()["ledger"]["delivered"].as_u64();
-        server.wait_status("more", |status| {
-            status["ledger"]["delivered"].as_u64() > seen || status["ledger"]["queued"] == 0
-        });
+    for size in ["1KiB", "7KiB", "2KiB", "5KiB", "3KiB", "4KiB"] {
+        wait(&server, (senders * count).into());
         server.kill();
+        setup.set_sinks(&[&sink(size)]);
         server = setup.start_with_workers(1 + random.below(3) as usize);
     }
     for sender in &mut sending {
@@ -78,6 +85,13 @@ pub(crate) fn send_under_kills(setup: &Setup, senders: u32, count: u32) {
     }
     server.wait_delivered((senders * count).into());
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Until more is delivered, which the cursor covers; or everything.
+pub(crate) fn wait_more(server: &Server<'_>, all: u64) {
+    let delivered = |status: &Value| status["ledger"]["delivered"].as_u64();
+    let seen = delivered(&server.status());
+    server.wait_status("more", |status| delivered(status) > seen || delivered(status) == Some(all));
 }
 
 /// Checks that each message of each sender is there once, and those of a lane in order.
@@ -105,8 +119,16 @@ pub(crate) fn assert_once_and_in_order(directory: &Path, senders: u32, count: u3
 #[test]
 fn each_message_is_there_once_and_in_order_whenever_bbq_is_killed() {
     let place = tempfile::tempdir().expect("a directory");
-    let setup = setup(place.path(), "object_bytes=4KiB&object_seconds=1");
-    send_under_kills(&setup, 4, 25_000);
+    let mut setup = setup(place.path(), "");
+    let sink =
+        |size: &str| format!("objects:{}?object_bytes={size}&object_seconds=1", place.path().display());
+    // As soon as an object is there: the cursor does not cover it yet.
+    let wait = |server: &Server<'_>, all: u64| {
+        let before = objects(place.path()).len();
+        let is_over = || server.status()["ledger"]["delivered"] == all;
+        while objects(place.path()).len() == before && !is_over() {}
+    };
+    send_under_kills(&mut setup, sink, wait, (4, 25_000));
     assert_once_and_in_order(place.path(), 4, 25_000);
 }
 

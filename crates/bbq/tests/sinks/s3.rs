@@ -6,7 +6,7 @@
 use std::fs;
 
 use super::http_server::serve;
-use super::objects::{assert_once_and_in_order, messages, send_under_kills};
+use super::objects::{assert_once_and_in_order, messages, send_under_kills, wait_more};
 use super::s3_server::{BUCKET, S3, SECRET};
 use crate::support::lineage::Lineage;
 use crate::support::{Server, Setup};
@@ -21,9 +21,8 @@ fn unconfigured(port: u16, query: &str) -> Setup {
     let key = setup.path().join("key");
     fs::write(&key, SECRET).expect("a file");
     let key = key.display();
-    setup.set_sinks(&[&format!(
-        "s3://{BUCKET}/host?endpoint=http://127.0.0.1:{port}&access_key_id=me&secret_access_key_file={key}&{query}"
-    )]);
+    let key = format!("access_key_id=me&secret_access_key_file={key}");
+    setup.set_sinks(&[&format!("s3://{BUCKET}/host?endpoint=http://127.0.0.1:{port}&{key}&{query}")]);
     setup
 }
 
@@ -39,8 +38,13 @@ fn each_message_is_in_the_bucket_once_and_in_order_whenever_bbq_is_killed() {
     let s3 = S3::new();
     let _server = s3.start();
     s3.make_bucket();
-    let setup = setup(s3.port, "object_bytes=4KiB&object_seconds=1");
-    send_under_kills(&setup, 2, 5_000);
+    let mut setup = setup(s3.port, "");
+    let key = format!("access_key_id=me&secret_access_key_file={}/key", setup.path().display());
+    let sink = |size: &str| {
+        let endpoint = format!("endpoint=http://127.0.0.1:{}", s3.port);
+        format!("s3://{BUCKET}/host?{endpoint}&{key}&object_bytes={size}&object_seconds=1")
+    };
+    send_under_kills(&mut setup, sink, wait_more, (2, 5_000));
     let copy = tempfile::tempdir().expect("a directory");
     s3.copy_to(copy.path());
     assert_once_and_in_order(copy.path(), 2, 5_000);
