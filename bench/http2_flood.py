@@ -11,6 +11,7 @@ connections that were open before post up to 500 times a second each. It goes to
 
 import multiprocessing
 import os
+import queue
 import socket
 import struct
 import sys
@@ -121,11 +122,16 @@ def measure(port, kind):
     honest = [multiprocessing.Process(target=post, args=(port, end, results)) for _ in range(HONEST)]
     for process in honest:
         process.start()
-    waits = sorted(wait for _ in honest for wait in results.get(timeout=4 * SECONDS))
-    stop.set()
-    if kind != "alone":
-        flooding.join(10)
-        flooding.kill()
+    try:
+        waits = sorted(wait for _ in honest for wait in results.get(timeout=4 * SECONDS))
+    except queue.Empty:
+        raise SystemExit("not every honest client came to its end") from None
+    finally:
+        # The flood ends in any case.
+        stop.set()
+        if kind != "alone":
+            flooding.join(10)
+            flooding.kill()
     at = lambda share: waits[int(len(waits) * share)] * 1000
     print(
         f"{kind:9} {len(waits)} POSTs, p50 {at(0.5):.2f} ms, p99 {at(0.99):.2f} ms, p99.9 {at(0.999):.2f} ms; "

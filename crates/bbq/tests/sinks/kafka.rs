@@ -371,8 +371,7 @@ fn a_topic_that_refuses_everything_gets_no_spool_of_dead_letters() {
     let problem = wait_problem(&at_first, "has taken nothing yet");
     assert!(problem.contains("a compacted one needs a key"), "{problem}");
     assert_eq!(at_first.status()["ledger"]["dropped"], json!({}), "no message was given up");
-    kafka.delete("keyless");
-    kafka.create("keyless", &[]);
+    kafka.configure("keyless", "cleanup.policy=delete");
     let status = at_first.wait_delivered(1000);
     assert_balanced(&status);
     assert_once_and_in_order(&kafka.read("keyless"), 1, 1000);

@@ -22,8 +22,9 @@ const STARTED: &str = "Kafka Server started";
 /// Who has no permission, and both users' password.
 pub(crate) const STRANGER: &str = "stranger";
 pub(crate) const PASSWORD: &str = "sesame";
-/// A consumer that gets nothing for so long is at the end of what is committed.
+/// A consumer that gets nothing for so long is at the end of what is committed; or, if it got nothing at all, the machine may be slow.
 const QUIET_MS: &str = "4000";
+const SLOW_MS: &str = "30000";
 
 /// A broker, running or not. Everybody may do everything over the plain port.
 pub(crate) struct Kafka {
@@ -158,8 +159,10 @@ impl Kafka {
         self.tool("org.apache.kafka.tools.TopicCommand", &arguments);
     }
 
-    pub(crate) fn delete(&self, topic: &str) {
-        self.tool("org.apache.kafka.tools.TopicCommand", &["--delete", "--topic", topic]);
+    /// Changes a setting of a topic.
+    pub(crate) fn configure(&self, topic: &str, config: &str) {
+        let what = ["--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", config];
+        self.tool("org.apache.kafka.tools.ConfigCommand", &what);
     }
 
     /// The names of all topics.
@@ -189,9 +192,14 @@ impl Kafka {
     }
 
     fn committed(&self, topic: &str) -> String {
+        let found = self.committed_within(topic, QUIET_MS);
+        if found.is_empty() { self.committed_within(topic, SLOW_MS) } else { found }
+    }
+
+    fn committed_within(&self, topic: &str, quiet_ms: &str) -> String {
         let mut command = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
         command.args(["--bootstrap-server", &self.address(), "--topic", topic, "--from-beginning"]);
-        command.args(["--isolation-level", "read_committed", "--timeout-ms", QUIET_MS]);
+        command.args(["--isolation-level", "read_committed", "--timeout-ms", quiet_ms]);
         for shown in ["key", "partition", "offset", "headers"] {
             command.args(["--formatter-property", &format!("print.{shown}=true")]);
         }

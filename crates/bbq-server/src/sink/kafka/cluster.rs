@@ -153,7 +153,7 @@ impl<'a> Cluster<'a> {
         ))))
     }
 
-    /// The brokers need not tell: then the defaults hold.
+    /// The brokers need not tell: then they judge what is too large.
     fn describe(&self, administrator: &AdminClient<DefaultClientContext>) -> Result<Topics, Ended> {
         let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
         let mut wanted = vec![ResourceSpecifier::Topic(topic)];

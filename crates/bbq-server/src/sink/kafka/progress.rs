@@ -110,8 +110,8 @@ impl<'a> Reader<'a> {
         let mut is_told = false;
         loop {
             self.check(&format!(
-                "a transaction stays open that no server is in; brokers that were killed can leave such ones behind, which never end: find \
-                 it by `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it by its command abort; \
+                "a transaction stays open for longer than one of this sink can; unless another server has a longer \
+                 transaction_timeout_seconds, brokers that were killed left it behind, and it never ends: find it by `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it by its command abort; \
                  at most a transaction's messages may come twice then",
                 self.settings.servers, self.settings.progress
             ))?;

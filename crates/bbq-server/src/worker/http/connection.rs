@@ -18,7 +18,7 @@ use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
 use super::open::{Activity, Registered};
-use super::overhead::Overhead;
+use super::overhead::{Overhead, STREAM_WINDOW_BYTES};
 use super::pace::Pace;
 use super::prefixed::Prefixed;
 use super::source::Source;
@@ -28,9 +28,8 @@ use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
 /// Maximum requests that an HTTP/2 connection may have open at a time.
 const STREAMS_MAX: u32 = 64;
-/// Maximum bytes of bodies that a client may send before the server takes them: per request, and per connection. The server takes
+/// Maximum bytes of all bodies that a client may send before the server takes them (of one: `STREAM_WINDOW_BYTES`). The server takes
 /// them at once, unless the worker has other work.
-const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 /// Maximum size of the head of an HTTP/2 request, however many CONTINUATION frames it has.
 const HEAD_BYTES_MAX: u32 = 16 * 1024;

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 const AT_ONCE_BYTES: i64 = 320 * 1024;
 /// What it may send beside its messages in a second: some 4,000 PING frames, of which an honest client sends a few a minute.
 const BYTES_PER_SECOND: i64 = 64 * 1024;
-/// What may come of a body that the server did not read, as it has no room: as much as a client sends before the server has taken
-/// something (`STREAM_WINDOW_BYTES`).
-const UNREAD_BYTES: usize = 128 * 1024;
+/// What a client may send of a body before the server has taken something. It may come, too, when the server reads no body, as it has no
+/// room.
+pub(super) const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// What an answered request pays for: its head, and the frames that belong to it.
 const REQUEST_BYTES: i64 = 2 * 1024;
 
@@ -49,7 +49,7 @@ impl Overhead {
 
     /// Counts a request that was refused for want of room, before its body was read.
     pub(super) fn add_unread_body(&self) {
-        self.add_body(UNREAD_BYTES);
+        self.add_body(STREAM_WINDOW_BYTES as usize);
     }
 
     pub(super) fn add_answered(&self) {
