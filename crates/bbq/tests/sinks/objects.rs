@@ -5,13 +5,27 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use bbq_client::Sender;
 use serde_json::Value;
 
 use crate::support::random::Random;
-use crate::support::{BBQ, KilledIfThisFails, Server, Setup};
+use crate::support::{BBQ, PATIENCE, Setup};
+
+const SENDERS: usize = 3;
+/// Messages of a sender that are on their way.
+const PIECE: usize = 5;
+/// What the log says of an object that a life before wrote and the cursor does not cover.
+const FOUND: &str = "the object exists and ends elsewhere";
+/// So many of them are met before a test ends ..
+const RECOVERIES: usize = 4;
+/// .. or so many kills. Nearly every kill leaves one.
+const KILLS_MAX: usize = 40;
 
 /// A server that writes objects to a directory of its own.
 fn setup(objects: &Path, query: &str) -> Setup {
@@ -61,49 +75,79 @@ fn texts(object: &Path) -> Vec<String> {
     text.lines().map(message).collect()
 }
 
-/// Kills bbq while senders send, each time that `wait` (given how many messages there are) returns, and waits until everything is delivered. Each life cuts objects of another
-/// size, so that those of the life before end elsewhere. `sink` makes the SPEC with a size.
+/// Sends numbered messages until `stop`, a few at a time, so that the server makes many small groups. Returns how many.
+fn send_pieces(server: SocketAddr, sender: usize, stop: &AtomicBool) -> usize {
+    let server = format!("bbq://{server}").parse().expect("an address");
+    let client = Sender::builder().server(server).start().expect("it starts");
+    let mut random = Random::from_system();
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..PIECE {
+            // What cannot be compressed fills an object.
+            let text = format!("{sender} {count} {:016x}{:016x}", random.next(), random.next());
+            client.send(text.as_bytes()).expect("it has room");
+            count += 1;
+        }
+        client.flush(PATIENCE).expect("a server comes back");
+    }
+    client.close(PATIENCE).expect("everything is acknowledged");
+    count
+}
+
+/// Kills bbq while senders send, each time that there is a new object, which its cursor does not cover yet; until lives have met
+/// objects that end elsewhere, as each cuts them at another size. `sink` makes the SPEC with a size, `objects` counts those that are
+/// there. Returns how many messages each sender sent.
 pub(crate) fn send_under_kills(
     setup: &mut Setup,
     sink: impl Fn(&str) -> String,
-    wait: impl Fn(&Server<'_>, u64),
-    (senders, count): (u32, u32),
-) {
+    objects: impl Fn() -> usize,
+) -> Vec<usize> {
     let mut random = Random::seeded();
-    setup.set_sinks(&[&sink("4KiB")]);
-    let mut server = setup.start_with_workers(2);
-    let mut sending: Vec<Child> = (0..senders).map(|sender| send(setup, sender, count)).collect();
-    let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
-    for size in ["1KiB", "7KiB", "2KiB", "5KiB", "3KiB", "4KiB"] {
-        wait(&server, (senders * count).into());
-        server.kill();
-        setup.set_sinks(&[&sink(size)]);
-        server = setup.start_with_workers(1 + random.below(3) as usize);
-    }
-    for sender in &mut sending {
-        assert!(sender.wait().expect("it was ours").success());
-    }
-    server.wait_delivered((senders * count).into());
-    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let (address, stop) = (setup.address(0), AtomicBool::new(false));
+    let counts: Vec<usize> = std::thread::scope(|scope| {
+        let stop = &stop;
+        let sending: Vec<_> =
+            (0..SENDERS).map(|sender| scope.spawn(move || send_pieces(address, sender, stop))).collect();
+        for size in ["70KiB", "20KiB", "50KiB", "30KiB", "80KiB", "40KiB"].iter().cycle().take(KILLS_MAX) {
+            setup.set_sinks(&[&sink(size)]);
+            let server = setup.start_with_workers(1 + random.below(3) as usize);
+            let (before, begin) = (objects(), Instant::now());
+            while objects() <= before {
+                assert!(begin.elapsed() < PATIENCE, "no object came\n{}", setup.log());
+                std::thread::yield_now();
+            }
+            server.kill();
+            if setup.log().matches(FOUND).count() >= RECOVERIES {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let server = setup.start_with_workers(2);
+        let counts: Vec<usize> =
+            sending.into_iter().map(|sending| sending.join().expect("it sends")).collect();
+        server.wait_delivered(counts.iter().sum::<usize>() as u64);
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        counts
+    });
+    counts
 }
 
-/// Until more is delivered, which the cursor covers; or everything.
-pub(crate) fn wait_more(server: &Server<'_>, all: u64) {
-    let delivered = |status: &Value| status["ledger"]["delivered"].as_u64();
-    let seen = delivered(&server.status());
-    server.wait_status("more", |status| delivered(status) > seen || delivered(status) == Some(all));
+/// That what lives before had written was met, without which the test says little.
+pub(crate) fn assert_recovered(setup: &Setup) {
+    let times = setup.log().matches(FOUND).count();
+    assert!(times >= RECOVERIES, "{times} objects of a life before were met\n{}", setup.log());
 }
 
 /// Checks that each message of each sender is there once, and those of a lane in order.
-pub(crate) fn assert_once_and_in_order(directory: &Path, senders: u32, count: u32) {
-    let mut seen = vec![vec![0_u8; count as usize]; senders as usize];
+pub(crate) fn assert_once_and_in_order(directory: &Path, counts: &[usize]) {
+    let mut seen: Vec<Vec<u8>> = counts.iter().map(|count| vec![0; *count]).collect();
     let mut last = HashMap::new();
     for object in objects(directory) {
         let lane = object.parent().expect("a lane").to_owned();
         for text in texts(&object) {
-            let (sender, number) = text.split_once(' ').expect("a numbered message");
-            let (sender, number): (usize, usize) =
-                (sender.parse().expect("a number"), number.parse().expect("a number"));
+            let mut words = text.split(' ');
+            let mut number = || words.next()?.parse::<usize>().ok();
+            let (sender, number) = (number().expect("a sender"), number().expect("a number"));
             seen[sender][number] += 1;
             let before = last.insert((lane.clone(), sender), number);
             assert!(
@@ -122,14 +166,9 @@ fn each_message_is_there_once_and_in_order_whenever_bbq_is_killed() {
     let mut setup = setup(place.path(), "");
     let sink =
         |size: &str| format!("objects:{}?object_bytes={size}&object_seconds=1", place.path().display());
-    // As soon as an object is there: the cursor does not cover it yet.
-    let wait = |server: &Server<'_>, all: u64| {
-        let before = objects(place.path()).len();
-        let is_over = || server.status()["ledger"]["delivered"] == all;
-        while objects(place.path()).len() == before && !is_over() {}
-    };
-    send_under_kills(&mut setup, sink, wait, (4, 25_000));
-    assert_once_and_in_order(place.path(), 4, 25_000);
+    let counts = send_under_kills(&mut setup, sink, || objects(place.path()).len());
+    assert_once_and_in_order(place.path(), &counts);
+    assert_recovered(&setup);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::fs;
 
 use super::http_server::serve;
-use super::objects::{assert_once_and_in_order, messages, send_under_kills, wait_more};
+use super::objects::{assert_once_and_in_order, assert_recovered, messages, send_under_kills};
 use super::s3_server::{BUCKET, S3, SECRET};
 use crate::support::lineage::Lineage;
 use crate::support::{Server, Setup};
@@ -44,10 +44,11 @@ fn each_message_is_in_the_bucket_once_and_in_order_whenever_bbq_is_killed() {
         let endpoint = format!("endpoint=http://127.0.0.1:{}", s3.port);
         format!("s3://{BUCKET}/host?{endpoint}&{key}&object_bytes={size}&object_seconds=1")
     };
-    send_under_kills(&mut setup, sink, wait_more, (2, 5_000));
+    let counts = send_under_kills(&mut setup, sink, || s3.count());
     let copy = tempfile::tempdir().expect("a directory");
     s3.copy_to(copy.path());
-    assert_once_and_in_order(copy.path(), 2, 5_000);
+    assert_once_and_in_order(copy.path(), &counts);
+    assert_recovered(&setup);
     assert!(!setup.log().contains(SECRET), "{}", setup.log());
 }
 

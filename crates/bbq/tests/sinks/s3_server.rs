@@ -83,6 +83,13 @@ impl S3 {
         self.client("");
     }
 
+    /// How many objects of messages there are, at most 1,000.
+    pub(crate) fn count(&self) -> usize {
+        let url = format!("{}/{BUCKET}?list-type=2", self.endpoint());
+        let listed = Command::new("curl").args(["--silent", "--fail", &url]).output().expect("curl is there");
+        String::from_utf8_lossy(&listed.stdout).matches(".zst</Key>").count()
+    }
+
     /// Copies all objects to a directory.
     pub(crate) fn copy_to(&self, directory: &Path) {
         self.client(directory.to_str().expect("UTF-8"));

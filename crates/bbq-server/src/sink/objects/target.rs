@@ -37,7 +37,7 @@ const BYTES: SpecOption = SpecOption {
     key: "object_bytes",
     values: Values::Size(1024..=BYTES_MAX),
     default: "8MiB",
-    meaning: "an object is written when it has so many compressed bytes",
+    meaning: "an object is written when it has so many compressed bytes; zstd compresses 128 KiB of messages at a time",
 };
 const SECONDS: SpecOption = SpecOption {
     key: "object_seconds",
