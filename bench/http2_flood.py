@@ -2,13 +2,15 @@
 """How long others wait for a durable POST of 1 KiB while one address floods a listener by HTTP/2.
 
     bbq serve --data DIR --listen http+tcp://127.0.0.1:7780 --sink null: &
-    bench/http2_flood.py 7780 [KIND ...]
+    bench/http2_flood.py [--spare] 7780 [KIND ...]
 
 Kinds: `alone`, `busy` (the flooding processor computes, and sends nothing), `ping`, `settings`, `head` (one that never ends) and `reset`
 (requests that are cancelled at once). The flood comes from 127.0.0.2 on one processor, over four connections and their successors; eight
-connections that were open before post up to 500 times a second each. It goes to loopback only, and ends by itself. Standard library alone.
+connections that were open before post up to 500 times a second each. With `--spare` the flood gets only processor time that nobody else
+wants (SCHED_IDLE), as if it came from another machine. It goes to loopback only, and ends by itself. Standard library alone.
 """
 
+import functools
 import multiprocessing
 import os
 import queue
@@ -39,13 +41,19 @@ def frame(kind, flags, stream, payload=b""):
 BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0)
 
 
+@functools.cache
+def cancelled(stream):
+    """A hundred requests that are cancelled at once, from this stream on. They cost the flood nothing when it sends them again."""
+    ids = range(stream, stream + 200, 2)
+    return b"".join(frame(HEADERS, END_HEADERS, id, REQUEST) + frame(RST_STREAM, 0, id, CANCEL) for id in ids)
+
+
 def pieces(kind):
     """What a connection of the flood sends behind its beginning, without an end."""
     if kind == "reset":
         stream = 1
         while stream < 2**31 - 200:
-            ids = range(stream, stream + 200, 2)
-            yield b"".join(frame(HEADERS, END_HEADERS, id, REQUEST) + frame(RST_STREAM, 0, id, CANCEL) for id in ids)
+            yield cancelled(stream)
             stream += 200
         return
     if kind == "head":
@@ -59,8 +67,10 @@ def pieces(kind):
         yield again
 
 
-def flood(port, kind, stop, connections):
+def flood(port, kind, is_spare, stop, connections):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if is_spare:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if kind == "busy":
         while not stop.is_set():
             pass
@@ -111,9 +121,9 @@ def post(port, end, results):
     results.put(waits)
 
 
-def measure(port, kind):
+def measure(port, kind, is_spare):
     stop, connections = multiprocessing.Event(), multiprocessing.Value("l", 0)
-    flooding = multiprocessing.Process(target=flood, args=(port, kind, stop, connections))
+    flooding = multiprocessing.Process(target=flood, args=(port, kind, is_spare, stop, connections))
     if kind != "alone":
         flooding.start()
         # The flood is at full strength, and limited if it will be, before others are measured.
@@ -141,11 +151,12 @@ def measure(port, kind):
 
 
 def main():
-    kinds = sys.argv[2:] or KINDS
-    if len(sys.argv) < 2 or not sys.argv[1].isdigit() or not set(kinds) <= set(KINDS):
+    words = [word for word in sys.argv[1:] if word != "--spare"]
+    kinds = words[1:] or KINDS
+    if not words or not words[0].isdigit() or not set(kinds) <= set(KINDS):
         raise SystemExit(__doc__)
     for kind in kinds:
-        measure(int(sys.argv[1]), kind)
+        measure(int(words[0]), kind, "--spare" in sys.argv)
 
 
 if __name__ == "__main__":

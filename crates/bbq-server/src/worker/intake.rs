@@ -19,7 +19,7 @@ use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;
-use crate::worker::http::OpenHttp;
+use crate::worker::http::{OpenHttp, TurnedAway};
 use crate::worker::limits::IntakeLimits;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::memory_budget::MemoryBudget;
@@ -72,6 +72,7 @@ pub(crate) struct Intake {
     flush_wanted: Notify,
     /// Those of HTTP among the connections that are open here.
     pub(crate) open_http: Rc<OpenHttp>,
+    pub(crate) turned_away: TurnedAway,
     /// The connections that are open here.
     pub(crate) open: Rc<OpenConnections>,
     pub(crate) limits: IntakeLimits,
@@ -117,6 +118,7 @@ impl Intake {
             spare: RefCell::default(),
             flush_wanted: Notify::new(),
             open_http: Rc::default(),
+            turned_away: TurnedAway::default(),
             open: Rc::new(OpenConnections::new(&worker.budget, &worker.view)),
             limits: worker.limits,
             memory: MemoryBudget::new(worker.limits.unfinished_bytes_max),

@@ -157,7 +157,7 @@ impl LocalListener {
     pub(crate) fn admits(&self, peer: Peer) -> bool {
         let admits = self.floods.admits(peer);
         if !admits {
-            self.report_flood(peer, "most of its new ones are closed for a while");
+            self.report_flood(peer, "most of its new ones are turned away for a while");
         }
         admits
     }

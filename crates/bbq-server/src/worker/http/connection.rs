@@ -164,7 +164,7 @@ async fn serve(
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         if !source.listener().admits(source.peer) {
-            return;
+            return intake.turned_away.hold(&intake.stopping).await;
         }
         stream.pace(Pace::new(Rc::clone(&source)));
         let connection = http2::Builder::new(OnWorker)

@@ -2,8 +2,8 @@
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
-//! and how long a connection lives (`connection`, `open`, `prefixed`) and what it may cost (`overhead`, `pace`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
-//! status after it.
+//! how long a connection lives (`connection`, `open`, `prefixed`), and what it may cost (`overhead`, `pace`, `turned_away`). gRPC
+//! (`grpc`) is HTTP/2 with a frame around one message and a status after it.
 
 mod authorization;
 mod body;
@@ -24,6 +24,7 @@ mod response_body;
 mod route;
 mod source;
 mod store;
+mod turned_away;
 
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
@@ -33,3 +34,4 @@ pub(crate) use grpc::fuzzed_prefix;
 #[cfg(fuzzing)]
 pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;
+pub(crate) use turned_away::TurnedAway;
