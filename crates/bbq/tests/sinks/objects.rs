@@ -44,7 +44,7 @@ pub(crate) fn send(setup: &Setup, sender: u32, count: u32) -> Child {
 }
 
 /// The objects, by name: those of a lane are in their order.
-fn objects(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn objects(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten() {
         let path = entry.expect("an entry").path();
@@ -96,10 +96,11 @@ fn send_pieces(server: SocketAddr, sender: usize, stop: &AtomicBool) -> usize {
 
 /// Kills bbq while senders send, each time that there is a new object, which its cursor does not cover yet; until lives have met
 /// objects that end elsewhere, as each cuts them at another size. `sink` makes the SPEC with a size, `objects` counts those that are
-/// there. Returns how many messages each sender sent.
+/// there; `disturb` is called in each life, while messages are written. Returns how many messages each sender sent.
 pub(crate) fn send_under_kills(
     setup: &mut Setup,
     sink: impl Fn(&str) -> String,
+    disturb: impl Fn(),
     objects: impl Fn() -> usize,
 ) -> Vec<usize> {
     let mut random = Random::seeded();
@@ -111,6 +112,7 @@ pub(crate) fn send_under_kills(
         for size in ["70KiB", "20KiB", "50KiB", "30KiB", "80KiB", "40KiB"].iter().cycle().take(KILLS_MAX) {
             setup.set_sinks(&[&sink(size)]);
             let server = setup.start_with_workers(1 + random.below(3) as usize);
+            disturb();
             let (before, begin) = (objects(), Instant::now());
             while objects() <= before {
                 assert!(begin.elapsed() < PATIENCE, "no object came\n{}", setup.log());
@@ -166,7 +168,7 @@ fn each_message_is_there_once_and_in_order_whenever_bbq_is_killed() {
     let mut setup = setup(place.path(), "");
     let sink =
         |size: &str| format!("objects:{}?object_bytes={size}&object_seconds=1", place.path().display());
-    let counts = send_under_kills(&mut setup, sink, || objects(place.path()).len());
+    let counts = send_under_kills(&mut setup, sink, || {}, || objects(place.path()).len());
     assert_once_and_in_order(place.path(), &counts);
     assert_recovered(&setup);
 }

@@ -3,27 +3,35 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+use std::cell::RefCell;
 use std::fs;
 
 use super::http_server::serve;
-use super::objects::{assert_once_and_in_order, assert_recovered, messages, send_under_kills};
-use super::s3_server::{BUCKET, S3, SECRET};
+use super::objects::{assert_once_and_in_order, assert_recovered, messages, objects, send_under_kills};
+use super::s3_server::{BUCKET, KEY_ID, S3, SECRET};
+use crate::authority::Authority;
 use crate::support::lineage::Lineage;
 use crate::support::{Server, Setup};
 
-fn setup(port: u16, query: &str) -> Setup {
-    unconfigured(port, query).config("drain_timeout_seconds = 1\n")
+/// A server with the default configuration that writes to an S3 server.
+fn unconfigured(endpoint: &str, query: &str) -> Setup {
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
+    fs::write(setup.path().join("key"), SECRET).expect("a file");
+    setup.set_sinks(&[&spec(endpoint, query)]);
+    setup
 }
 
-/// With the default configuration.
-fn unconfigured(port: u16, query: &str) -> Setup {
-    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
-    let key = setup.path().join("key");
-    fs::write(&key, SECRET).expect("a file");
-    let key = key.display();
-    let key = format!("access_key_id=me&secret_access_key_file={key}");
-    setup.set_sinks(&[&format!("s3://{BUCKET}/host?endpoint=http://127.0.0.1:{port}&{key}&{query}")]);
-    setup
+fn setup(port: u16, query: &str) -> Setup {
+    unconfigured(&plain(port), query).config("drain_timeout_seconds = 1\n")
+}
+
+fn plain(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+fn spec(endpoint: &str, query: &str) -> String {
+    let key = format!("access_key_id={KEY_ID}&secret_access_key_file={{dir}}/key");
+    format!("s3://{BUCKET}/host?endpoint={endpoint}&{key}&{query}")
 }
 
 fn wait_problem(server: &Server<'_>, words: &str) -> String {
@@ -34,22 +42,58 @@ fn wait_problem(server: &Server<'_>, words: &str) -> String {
 }
 
 #[test]
-fn each_message_is_in_the_bucket_once_and_in_order_whenever_bbq_is_killed() {
+fn each_message_is_in_the_bucket_once_and_in_order_whenever_bbq_or_the_server_is_killed() {
     let s3 = S3::new();
-    let _server = s3.start();
     s3.make_bucket();
+    let running = RefCell::new(Some(s3.start()));
     let mut setup = setup(s3.port, "");
-    let key = format!("access_key_id=me&secret_access_key_file={}/key", setup.path().display());
-    let sink = |size: &str| {
-        let endpoint = format!("endpoint=http://127.0.0.1:{}", s3.port);
-        format!("s3://{BUCKET}/host?{endpoint}&{key}&object_bytes={size}&object_seconds=1")
+    let sink = |size: &str| spec(&plain(s3.port), &format!("object_bytes={size}&object_seconds=1"));
+    let restart = || {
+        running.take();
+        running.replace(Some(s3.start()));
     };
-    let counts = send_under_kills(&mut setup, sink, || s3.count());
-    let copy = tempfile::tempdir().expect("a directory");
-    s3.copy_to(copy.path());
-    assert_once_and_in_order(copy.path(), &counts);
+    let counts = send_under_kills(&mut setup, sink, restart, || objects(&s3.bucket()).len());
+    assert_once_and_in_order(&s3.bucket(), &counts);
     assert_recovered(&setup);
     assert!(!setup.log().contains(SECRET), "{}", setup.log());
+}
+
+#[test]
+fn messages_come_by_tls_and_go_to_no_server_of_another_authority() {
+    let (authority, other) = (Authority::new("theirs"), Authority::new("ours"));
+    let s3 = S3::with_tls(&authority);
+    s3.make_bucket();
+    let _running = s3.start();
+    let endpoint = format!("https://localhost:{}", s3.port);
+    let setup =
+        unconfigured(&endpoint, "object_seconds=1&tls_ca={dir}/ca.pem").config("drain_timeout_seconds = 1\n");
+    let trust = |authority: &Authority| {
+        fs::write(setup.path().join("ca.pem"), authority.certificate()).expect("a file");
+    };
+    trust(&other);
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "certificate");
+    assert!(objects(&s3.bucket()).is_empty());
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    trust(&authority);
+    let server = setup.start();
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["precious"]);
+}
+
+#[test]
+fn a_key_that_the_server_does_not_know_is_told() {
+    let s3 = S3::new();
+    s3.make_bucket();
+    let _running = s3.start();
+    let setup = setup(s3.port, "object_seconds=1");
+    fs::write(setup.path().join("key"), "wrong").expect("a file");
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "check access_key_id");
+    assert_eq!(server.status()["ledger"]["queued"], 1);
+    assert!(objects(&s3.bucket()).is_empty());
 }
 
 #[test]
@@ -63,9 +107,7 @@ fn what_came_while_the_server_was_away_or_had_no_bucket_is_written_later() {
     wait_problem(&server, "is there such a bucket? bbq makes none");
     s3.make_bucket();
     server.wait_delivered(1);
-    let copy = tempfile::tempdir().expect("a directory");
-    s3.copy_to(copy.path());
-    assert_eq!(messages(copy.path()), ["early"]);
+    assert_eq!(messages(&s3.bucket()), ["early"]);
 }
 
 #[test]
@@ -82,25 +124,11 @@ fn a_server_that_writes_an_object_twice_gets_no_messages() {
 }
 
 #[test]
-fn a_server_that_refuses_the_key_is_told_with_what_to_check() {
-    let refusal = "<Error><Code>SignatureDoesNotMatch</Code><Message>sesame</Message></Error>";
-    let (address, _bodies) = serve(move |_| {
-        Some(format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n{refusal}", refusal.len()))
-    });
-    let port = address.rsplit_once(':').expect("a port").1.parse().expect("a number");
-    let setup = setup(port, "object_seconds=1");
-    let server = setup.start();
-    server.send(1, b"precious\n");
-    wait_problem(&server, "check access_key_id");
-    assert_eq!(server.status()["ledger"]["queued"], 1);
-}
-
-#[test]
 fn a_server_that_hangs_holds_up_no_stop_and_no_reload() {
     let s3 = S3::new();
     let s3_server = s3.start();
     s3.make_bucket();
-    let setup = unconfigured(s3.port, "object_seconds=1").with(&["--config", "{dir}/bbq.toml"]);
+    let setup = unconfigured(&plain(s3.port), "object_seconds=1").with(&["--config", "{dir}/bbq.toml"]);
     let configure = |seconds: u32| {
         fs::write(setup.path().join("bbq.toml"), format!("drain_timeout_seconds = {seconds}\n"))
             .expect("a file");
@@ -120,8 +148,6 @@ fn a_server_that_hangs_holds_up_no_stop_and_no_reload() {
     s3_server.thaw();
     let server = Lineage::start(&setup);
     server.wait_delivered(1);
-    let copy = tempfile::tempdir().expect("a directory");
-    s3.copy_to(copy.path());
-    assert_eq!(messages(copy.path()), ["frozen"]);
+    assert_eq!(messages(&s3.bucket()), ["frozen"]);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }

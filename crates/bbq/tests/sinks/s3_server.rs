@@ -1,40 +1,30 @@
-//! moto, a server that imitates S3, on a free port. It keeps objects in memory.
+//! versitygw, an S3 server over a directory, on a free port.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, free_ports, run};
+use crate::authority::Authority;
+use crate::support::{PATIENCE, free_ports};
 
 /// What the tests' servers write to.
 pub(crate) const BUCKET: &str = "logs";
+pub(crate) const KEY_ID: &str = "me";
 pub(crate) const SECRET: &str = "sesame";
-/// Makes the bucket, or copies its objects to a directory.
-const CLIENT: &str = "
-import boto3, os, sys
-endpoint, bucket, directory = sys.argv[1:]
-s3 = boto3.client('s3', endpoint_url=endpoint, region_name='us-east-1', aws_access_key_id='me', aws_secret_access_key='sesame')
-if not directory:
-    s3.create_bucket(Bucket=bucket)
-else:
-    for page in s3.get_paginator('list_objects_v2').paginate(Bucket=bucket):
-        for found in page.get('Contents', []):
-            path = os.path.join(directory, found['Key'])
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            s3.download_file(bucket, found['Key'], path)
-";
 
 /// Where a server is, running or not.
 pub(crate) struct S3 {
     pub(crate) port: u16,
+    /// It has directories of buckets and of attributes, and, if the server speaks TLS, its certificate.
     directory: TempDir,
+    is_tls: bool,
 }
 
 /// A running server. Killed when dropped.
@@ -42,57 +32,59 @@ pub(crate) struct S3Server {
     child: Child,
 }
 
-/// The environment of `xtask/src/moto.rs`.
-fn program(name: &str) -> PathBuf {
+/// The version of `xtask/src/go_server.rs`, which `cargo xtask test` builds.
+fn program() -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let program = scratch.parent().expect("target/tmp is in target").join("moto/bin").join(name);
-    assert!(program.exists(), "there is no {}; `cargo xtask test` gets it", program.display());
+    let program = scratch.parent().expect("target/tmp is in target").join("versitygw/versitygw");
+    assert!(program.exists(), "there is no {}; `cargo xtask test` builds it", program.display());
     program
 }
 
 impl S3 {
     pub(crate) fn new() -> S3 {
-        S3 { port: free_ports(1)[0], directory: tempfile::tempdir().expect("a directory") }
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["buckets", "attributes"] {
+            fs::create_dir(directory.path().join(name)).expect("a directory");
+        }
+        S3 { port: free_ports(1)[0], directory, is_tls: false }
     }
 
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+    /// One that speaks TLS, as `localhost`.
+    pub(crate) fn with_tls(authority: &Authority) -> S3 {
+        let s3 = S3::new();
+        authority.sign("localhost").write(s3.directory.path(), "server");
+        S3 { is_tls: true, ..s3 }
     }
 
-    /// Starts the server with no bucket, and waits until it listens.
+    /// Starts the server, and waits until it listens.
     pub(crate) fn start(&self) -> S3Server {
-        let log = File::create(self.directory.path().join("log")).expect("a log");
-        let mut command = Command::new(program("moto_server"));
-        command.args(["--host", "127.0.0.1", "--port", &self.port.to_string()]);
+        let at = |name: &str| self.directory.path().join(name);
+        let mut command = Command::new(program());
+        command.args(["--port", &format!("127.0.0.1:{}", self.port)]);
+        command.args(["--access", KEY_ID, "--secret", SECRET, "--quiet"]);
+        if self.is_tls {
+            command.arg("--cert").arg(at("server-cert.pem")).arg("--key").arg(at("server-key.pem"));
+        }
+        // Attributes in files, as not every file system has extended ones.
+        command.args(["posix", "--sidecar"]).arg(at("attributes")).arg(at("buckets"));
+        let log = File::create(at("log")).expect("a log");
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         let server = S3Server { child: child.expect("it starts") };
         let begin = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begin.elapsed() < PATIENCE, "moto is not ready");
+            assert!(begin.elapsed() < PATIENCE, "versitygw is not ready");
             std::thread::yield_now();
         }
         server
     }
 
-    fn client(&self, directory: &str) {
-        let mut command = Command::new(program("python"));
-        run(command.args(["-c", CLIENT, &self.endpoint(), BUCKET, directory]), b"");
+    /// The bucket, in which each object is a file.
+    pub(crate) fn bucket(&self) -> PathBuf {
+        self.directory.path().join("buckets").join(BUCKET)
     }
 
     pub(crate) fn make_bucket(&self) {
-        self.client("");
-    }
-
-    /// How many objects of messages there are, at most 1,000.
-    pub(crate) fn count(&self) -> usize {
-        let url = format!("{}/{BUCKET}?list-type=2", self.endpoint());
-        let listed = Command::new("curl").args(["--silent", "--fail", &url]).output().expect("curl is there");
-        String::from_utf8_lossy(&listed.stdout).matches(".zst</Key>").count()
-    }
-
-    /// Copies all objects to a directory.
-    pub(crate) fn copy_to(&self, directory: &Path) {
-        self.client(directory.to_str().expect("UTF-8"));
+        fs::create_dir(self.bucket()).expect("a directory");
     }
 }
 

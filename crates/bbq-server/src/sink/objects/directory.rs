@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::created::Created;
 use super::footer::FOOTER_BYTES;
-use super::store::Created;
 
 /// See the module.
 #[derive(Debug)]

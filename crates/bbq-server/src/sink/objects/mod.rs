@@ -28,6 +28,7 @@
 
 mod chains;
 mod connector;
+mod created;
 mod directory;
 mod footer;
 mod lane;

@@ -13,11 +13,12 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::chains::Chains;
+use super::created::Created;
 use super::footer::Footer;
 use super::lane::Lane;
 use super::open_object::OpenObject;
 use super::settings::ObjectSettings;
-use super::store::{Created, Store};
+use super::store::Store;
 use crate::format::{Format, Formatter};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};

@@ -9,6 +9,7 @@ use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectStore as _, PutMode, PutPayload};
 
+use super::created::Created;
 use super::directory::Directory;
 use super::footer::{FOOTER_BYTES, Footer};
 
@@ -27,14 +28,6 @@ pub(super) enum Store {
     /// A bucket, and what precedes every name.
     Bucket(AmazonS3, String),
     Directory(Directory),
-}
-
-/// What became of an object that was to be created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Created {
-    New,
-    /// There is an object of that name. It was left alone.
-    Exists,
 }
 
 impl Store {
