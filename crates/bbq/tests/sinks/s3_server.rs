@@ -33,7 +33,7 @@ pub(crate) struct S3Server {
 }
 
 /// The version of `xtask/src/go_server.rs`, which `cargo xtask test` builds.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let program = scratch.parent().expect("target/tmp is in target").join("versitygw/versitygw");
     assert!(program.exists(), "there is no {}; `cargo xtask test` builds it", program.display());
