@@ -11,10 +11,10 @@ mod dist;
 mod files;
 mod fuzz;
 mod go;
+mod go_server;
 mod instructions;
 mod kafka;
 mod lint;
-mod nats;
 mod needs;
 mod python;
 mod step;
@@ -25,6 +25,8 @@ mod unpacked;
 
 use std::path::Path;
 use std::process::ExitCode;
+
+use go_server::NATS;
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
@@ -104,7 +106,7 @@ fn soak(options: &[&str]) -> Result<(), String> {
 
 /// Builds bbq with every sink, gets the brokers, and kills them all.
 fn chain(root: &Path, options: &[&str]) -> Result<(), String> {
-    nats::provide(root)?;
+    NATS.provide(root)?;
     kafka::provide(root)?;
     let (packages, feature) =
         (["--package", "bbq", "--package", "bbq-soak"], format!("bbq/{}", step::EVERY_SINK));

@@ -16,7 +16,7 @@ const TO_BUILD: [(&str, &str); 3] =
     [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 25] = [
+const NEEDS: [(&str, &str); 26] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
@@ -42,6 +42,7 @@ const NEEDS: [(&str, &str); 25] = [
     ("strace", "strace"),
     ("unshare", "util-linux"),
     ("valgrind", "valgrind"),
+    ("zstd", "zstd"),
 ];
 /// Debian has a package of its own for Python's environments, and that package has no program.
 const VENV: (&str, &str) = ("python3 -m venv", "python3-venv");
@@ -207,6 +208,7 @@ mod tests {
             "systemd",
             "util-linux",
             "valgrind",
+            "zstd",
         ];
         assert_eq!(packages(&NEEDS), all);
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::go;
+use crate::go_server::{NATS, VERSITYGW};
 use crate::kafka;
-use crate::nats;
 use crate::needs;
 use crate::python;
 use crate::step;
@@ -19,8 +19,9 @@ const TEST: [&str; 7] =
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
     go::provide(root)?;
-    nats::provide(root)?;
+    NATS.provide(root)?;
     kafka::provide(root)?;
+    VERSITYGW.provide(root)?;
     unpacked::provide()?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;

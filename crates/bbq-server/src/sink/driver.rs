@@ -40,6 +40,8 @@ const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is kept for a destination that may lose it takes at most this part of the spool, so that there is room for what comes.
 const KEPT_PART_OF_SPOOL: u64 = 4;
+/// A sink that gathers messages delivers them early when more than this part of the spool is taken.
+const HELD_PART_OF_SPOOL: u64 = 2;
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +198,8 @@ impl SinkDriver {
 
     fn try_step(&mut self, goal: Goal) -> Result<SinkStep, Problem> {
         self.parts.sink.set_goal(goal);
+        let usage = self.parts.spool.usage();
+        self.parts.sink.hurry(usage.bytes() > usage.bytes_max() / HELD_PART_OF_SPOOL);
         self.advance()?;
         let mut progressed = self.settle()?;
         if let Some(problem) = self.parts.sink.standing_problem() {
@@ -253,7 +257,9 @@ impl SinkDriver {
     /// Whether a group of this reader may be submitted.
     fn has_room(&self, index: usize) -> bool {
         let lane = self.parts.readers[index].place().lane;
-        self.room == Room::Free && !self.in_flight.is_full(index) && self.parts.sink.has_room_for(lane)
+        let sink = &self.parts.sink;
+        let is_full = self.in_flight.is_full(index, sink.groups_max());
+        self.room == Room::Free && !is_full && sink.has_room_for(lane)
     }
 
     fn is_commit_due(&self) -> bool {

@@ -21,10 +21,6 @@ use super::interface::Settled;
 use super::ledger::{DAMAGED, Reason, SettledTotals, reason_name};
 use super::rejected::DeadLetter;
 
-/// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what is delivered twice
-/// after a kill, and what is held back by a group that a destination does not take.
-const WINDOW: usize = 64;
-
 /// A group that was submitted, or records that will never come.
 struct Submitted {
     until: LanePlace,
@@ -80,8 +76,8 @@ impl InFlight {
     }
 
     /// Whether the reader's lane is full: no more groups are submitted until its first group is settled.
-    pub(super) fn is_full(&self, reader: usize) -> bool {
-        self.lanes[reader].submitted.len() >= WINDOW
+    pub(super) fn is_full(&self, reader: usize, groups_max: usize) -> bool {
+        self.lanes[reader].submitted.len() >= groups_max
     }
 
     /// The reader's first group that is not settled, by the place behind it.
@@ -129,7 +125,9 @@ impl InFlight {
         let Some(lane) = self.places.iter().position(|place| place.lane == until.lane) else { return };
         let submitted = &mut self.lanes[lane].submitted;
         let of_group = |submitted: &&mut Submitted| submitted.until == until && submitted.outcome.is_none();
-        if let Some(submitted) = submitted.iter_mut().find(of_group) {
+        // There may be many groups; the places only grow.
+        let from = submitted.partition_point(|submitted| submitted.until.position < until.position);
+        if let Some(submitted) = submitted.range_mut(from..).find(of_group) {
             let rejected = shared(rejected);
             let damaged = submitted.records.saturating_sub(delivered).saturating_sub(sum(&rejected));
             let mut dropped = std::mem::take(&mut submitted.rejected_before);

@@ -21,6 +21,9 @@ use super::step::Goal;
 /// Nobody notices it at a destination that is read by people. A disk makes several groups durable meanwhile.
 pub(super) const GATHERS_FOR: Duration = Duration::from_millis(1);
 
+/// Most groups of a lane in flight, unless the sink says otherwise.
+pub(super) const GROUPS_MAX: usize = 64;
+
 /// The time of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -110,6 +113,17 @@ pub(super) trait Sink: Send {
     /// Takes a group whose first `begun` records are settled already. Called only when there is room. The sink has the group even
     /// if it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
+
+    /// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what is delivered twice
+    /// after a kill, and what is held back by a group that a destination does not take.
+    fn groups_max(&self) -> usize {
+        GROUPS_MAX
+    }
+
+    /// Whether the spool fills up, so that what is held back should be delivered. Called before each step of the driver.
+    fn hurry(&mut self, is_pressed: bool) {
+        let _unused = is_pressed;
+    }
 
     /// Whether a group of this lane may be submitted, as far as only this lane is concerned.
     fn has_room_for(&self, lane: u32) -> bool {

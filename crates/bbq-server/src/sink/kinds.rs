@@ -7,6 +7,8 @@ use super::kafka;
 use super::kind::Kind;
 #[cfg(feature = "nats")]
 use super::nats;
+#[cfg(feature = "s3")]
+use super::objects;
 use super::{exec, forward, http, null, otlp, text};
 
 /// The kinds of this build, in the order in which help shows them.
@@ -27,6 +29,10 @@ pub static SINK_KINDS: &[&Kind] = &[
     &kafka::KAFKA,
     #[cfg(feature = "nats")]
     &nats::NATS,
+    #[cfg(feature = "s3")]
+    &objects::S3,
+    #[cfg(feature = "s3")]
+    &objects::OBJECTS,
     &null::NULL,
 ];
 
@@ -44,4 +50,8 @@ pub(super) static LEFT_OUT: &[LeftOut] = &[
     LeftOut { word: "kafka", feature: "kafka" },
     #[cfg(not(feature = "nats"))]
     LeftOut { word: "nats", feature: "nats" },
+    #[cfg(not(feature = "s3"))]
+    LeftOut { word: "s3", feature: "s3" },
+    #[cfg(not(feature = "s3"))]
+    LeftOut { word: "objects", feature: "s3" },
 ];

@@ -30,6 +30,8 @@ mod link_sink;
 #[cfg(feature = "nats")]
 mod nats;
 mod null;
+#[cfg(feature = "s3")]
+mod objects;
 mod opening;
 mod otlp;
 #[cfg(any(feature = "kafka", feature = "nats"))]

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::kafka_broker::{jars, shared};
 use super::nats_server::{Nats, new_server};
+use super::s3_server;
 use crate::support::BBQ;
 
 const COUNT: &str = "5000";
@@ -76,6 +77,12 @@ fn a_jetstream_that_was_there_before_stays_as_it_was() {
     assert_eq!(broker.client().api("STREAM.NAMES", &json!({}))["total"], 0);
 }
 
+#[test]
+fn messages_go_through_two_servers_to_a_bucket() {
+    let program = s3_server::program();
+    assert_all_there(&Scratch::new().run("s3.sh", &[("VERSITYGW", &program.to_string_lossy())]));
+}
+
 /// With a broker of its own, as the jars lie in a Kafka that somebody has unpacked.
 #[test]
 fn messages_go_through_two_servers_to_a_kafka_that_the_script_starts() {
@@ -107,6 +114,8 @@ fn who_lacks_something_reads_where_to_get_it() {
     );
     let without_kafka = scratch.run("kafka.sh", &[("KAFKA_HOME", "/nowhere")]);
     assert_refused(&without_kafka, &["KAFKA_HOME=/nowhere"]);
+    let without_s3 = scratch.run("s3.sh", &[("VERSITYGW", "/nowhere")]);
+    assert_refused(&without_s3, &["no versitygw", "github.com/versity/versitygw/releases", "VERSITYGW=PATH"]);
     let without_bbq = scratch.run("jetstream.sh", &[("NATS", "127.0.0.1:1"), ("BBQ", "/nowhere")]);
     assert_refused(&without_bbq, &["no bbq", "cargo build --release --features full"]);
     let without_broker = scratch.run("jetstream.sh", &[("NATS", "127.0.0.1:1")]);

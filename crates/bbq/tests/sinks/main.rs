@@ -37,12 +37,18 @@ mod nats_client;
 mod nats_server;
 mod new_sink;
 mod nonblocking_output;
+#[cfg(feature = "s3")]
+mod objects;
 mod otlp;
 mod otlp_responses;
 mod presets;
 mod read_error;
 mod replicated;
 mod rotation_killed;
+#[cfg(feature = "s3")]
+mod s3;
+#[cfg(feature = "s3")]
+mod s3_server;
 mod spool_tools;
 mod status_addresses;
 #[path = "../support/mod.rs"]

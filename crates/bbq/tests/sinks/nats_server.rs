@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::nats_client::Client;
 use crate::support::{PATIENCE, free_ports};
 
-/// The version of `xtask/src/nats.rs`, which `cargo xtask test` builds.
+/// The version of `xtask/src/go_server.rs`, which `cargo xtask test` builds.
 pub(crate) fn new_server() -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let target = scratch.parent().expect("target/tmp is in target");

@@ -1,0 +1,16 @@
+//! What the SPEC says about objects.
+
+use std::time::Duration;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectSettings {
+    /// The SPEC without its options, for people.
+    pub(super) shown: String,
+    /// An object is cut when it has so many compressed bytes.
+    pub(super) bytes: usize,
+    /// An object is cut so long after its first message came.
+    pub(super) age: Duration,
+    /// Of zstd.
+    pub(super) level: i32,
+}

@@ -1,0 +1,153 @@
+//! If this fails, messages are lost in a bucket, or come twice, whenever bbq is killed; or bbq writes to a server that does not refuse
+//! to write an object twice; or an operator is not told what to do; or a server that hangs holds up a stop or a reload.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::cell::RefCell;
+use std::fs;
+
+use super::http_server::serve;
+use super::objects::{assert_once_and_in_order, assert_recovered, messages, objects, send_under_kills};
+use super::s3_server::{BUCKET, KEY_ID, S3, SECRET};
+use crate::authority::Authority;
+use crate::support::lineage::Lineage;
+use crate::support::{Server, Setup};
+
+/// A server with the default configuration that writes to an S3 server.
+fn unconfigured(endpoint: &str, query: &str) -> Setup {
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
+    fs::write(setup.path().join("key"), SECRET).expect("a file");
+    setup.set_sinks(&[&spec(endpoint, query)]);
+    setup
+}
+
+fn setup(port: u16, query: &str) -> Setup {
+    unconfigured(&plain(port), query).config("drain_timeout_seconds = 1\n")
+}
+
+fn plain(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+fn spec(endpoint: &str, query: &str) -> String {
+    let key = format!("access_key_id={KEY_ID}&secret_access_key_file={{dir}}/key");
+    format!("s3://{BUCKET}/host?endpoint={endpoint}&{key}&{query}")
+}
+
+fn wait_problem(server: &Server<'_>, words: &str) -> String {
+    let has_words = |text: &str| text.contains(words);
+    let status = server
+        .wait_status("a problem", |status| status["sinks"][0]["problem"].as_str().is_some_and(has_words));
+    status["sinks"][0]["problem"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn each_message_is_in_the_bucket_once_and_in_order_whenever_bbq_or_the_server_is_killed() {
+    let s3 = S3::new();
+    s3.make_bucket();
+    let running = RefCell::new(Some(s3.start()));
+    let mut setup = setup(s3.port, "");
+    let sink = |size: &str| spec(&plain(s3.port), &format!("object_bytes={size}&object_seconds=1"));
+    let restart = || {
+        running.take();
+        running.replace(Some(s3.start()));
+    };
+    let counts = send_under_kills(&mut setup, sink, restart, || objects(&s3.bucket()).len());
+    assert_once_and_in_order(&s3.bucket(), &counts);
+    assert_recovered(&setup);
+    assert!(!setup.log().contains(SECRET), "{}", setup.log());
+}
+
+#[test]
+fn messages_come_by_tls_and_go_to_no_server_of_another_authority() {
+    let (authority, other) = (Authority::new("theirs"), Authority::new("ours"));
+    let s3 = S3::with_tls(&authority);
+    s3.make_bucket();
+    let _running = s3.start();
+    let endpoint = format!("https://localhost:{}", s3.port);
+    let setup =
+        unconfigured(&endpoint, "object_seconds=1&tls_ca={dir}/ca.pem").config("drain_timeout_seconds = 1\n");
+    let trust = |authority: &Authority| {
+        fs::write(setup.path().join("ca.pem"), authority.certificate()).expect("a file");
+    };
+    trust(&other);
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "certificate");
+    assert!(objects(&s3.bucket()).is_empty());
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    trust(&authority);
+    let server = setup.start();
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["precious"]);
+}
+
+#[test]
+fn a_key_that_the_server_does_not_know_is_told() {
+    let s3 = S3::new();
+    s3.make_bucket();
+    let _running = s3.start();
+    let setup = setup(s3.port, "object_seconds=1");
+    fs::write(setup.path().join("key"), "wrong").expect("a file");
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "check access_key_id");
+    assert_eq!(server.status()["ledger"]["queued"], 1);
+    assert!(objects(&s3.bucket()).is_empty());
+}
+
+#[test]
+fn what_came_while_the_server_was_away_or_had_no_bucket_is_written_later() {
+    let s3 = S3::new();
+    let setup = setup(s3.port, "object_seconds=1");
+    let server = setup.start();
+    server.send(1, b"early\n");
+    wait_problem(&server, "onnect");
+    let _s3_server = s3.start();
+    wait_problem(&server, "is there such a bucket? bbq makes none");
+    s3.make_bucket();
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["early"]);
+}
+
+#[test]
+fn a_server_that_writes_an_object_twice_gets_no_messages() {
+    let (address, bodies) =
+        serve(|_| Some("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let port = address.rsplit_once(':').expect("a port").1.parse().expect("a number");
+    let setup = setup(port, "object_seconds=1");
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "use a server with conditional writes");
+    assert_eq!(server.status()["ledger"]["queued"], 1);
+    assert!(bodies.try_iter().all(|body| body.is_empty()));
+}
+
+#[test]
+fn a_server_that_hangs_holds_up_no_stop_and_no_reload() {
+    let s3 = S3::new();
+    let s3_server = s3.start();
+    s3.make_bucket();
+    let setup = unconfigured(&plain(s3.port), "object_seconds=1").with(&["--config", "{dir}/bbq.toml"]);
+    let configure = |seconds: u32| {
+        fs::write(setup.path().join("bbq.toml"), format!("drain_timeout_seconds = {seconds}\n"))
+            .expect("a file");
+    };
+    configure(1);
+    let server = Lineage::start(&setup);
+    s3_server.freeze();
+    {
+        use std::io::Write as _;
+        let mut client = std::net::TcpStream::connect(setup.address(1)).expect("it listens");
+        client.write_all(b"frozen\n").expect("it reads");
+    }
+    server.wait_status("received", |status| status["ledger"]["received"] == 1);
+    configure(2);
+    server.reload();
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    s3_server.thaw();
+    let server = Lineage::start(&setup);
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["frozen"]);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
