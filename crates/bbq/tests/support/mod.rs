@@ -22,6 +22,7 @@ pub mod protocol;
 pub mod random;
 pub mod session;
 pub mod stranger;
+pub mod unpacked;
 
 use std::fs;
 use std::io::{Read, Seek as _, Write};

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::page::{block, put, spec_of};
-use super::{text, unpacked, wait_until};
+use super::{text, wait_until};
+use crate::support::unpacked;
 use crate::authority::Authority;
 use crate::support::program::Program;
 use crate::support::{PATIENCE, Setup};

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::page::{block, put};
-use super::{text, unpacked, wait_until};
+use super::{text, wait_until};
+use crate::support::unpacked;
 use crate::support::program::Program;
 use crate::support::{BBQ, Setup, run};
 
