@@ -9,8 +9,8 @@ use bbq_spool::{LaneCondition, LanePlace};
 use crate::lifecycle::parts::{Parts, waiting_for_space};
 use crate::observe::exposure::exposure;
 use crate::observe::status::{
-    Dropped, LANE_CONDITIONS, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus, SpoolStatus, Status,
-    TlsStatus, WorkerStatus,
+    Dropped, LANE_CONDITIONS, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
+    SpoolStatus, Status, TlsStatus, WorkerStatus,
 };
 use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;

@@ -193,7 +193,9 @@ fn listeners(status: &Status, text: &mut Text) {
             Some((vec![("listener", listener.name.clone())], value(&listener.ledger) as f64))
         });
     }
-    let dropped = listeners.iter().flat_map(|listener| by_reason(&listener.name, &listener.ledger.dropped, listener_reasons()));
+    let dropped = listeners
+        .iter()
+        .flat_map(|listener| by_reason(&listener.name, &listener.ledger.dropped, listener_reasons()));
     let help = "Messages dropped, by reason.";
     text.each(("bbq_listener_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
         Some((vec![("listener", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))

@@ -105,7 +105,10 @@ fn every_alert_fires_for_the_server_that_it_is_about() {
     let prometheus = Prometheus::start(&setups.map(Setup::admin), &faster(ALERTS));
     let rules = rules(&prometheus);
     let names: Vec<&str> = rules.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(names.iter().all(|name| expected.contains_key(name)) && names.len() == expected.len(), "{names:?}");
+    assert!(
+        names.iter().all(|name| expected.contains_key(name)) && names.len() == expected.len(),
+        "{names:?}"
+    );
     let (_, metrics) = get(&full.admin(), "/metrics").expect("it answers");
     rules.iter().for_each(|(_, expression)| assert_known(expression, &metrics));
     // All is well, and was seen.

@@ -147,7 +147,8 @@ fn every_query_finds_what_a_server_under_load_does() {
     let is_shown = |(title, expression): &(&str, &str)| {
         let samples = prometheus.query(&substituted(expression, &setup.admin()));
         let values = samples.iter().map(|sample| sample["value"][1].as_str().expect("a value"));
-        let mut values = values.map(|value| value.parse::<f64>().expect("a number")).filter(|value| value.is_finite());
+        let mut values =
+            values.map(|value| value.parse::<f64>().expect("a number")).filter(|value| value.is_finite());
         let may_be_zero = MAY_SHOW_NOTHING.contains(title);
         values.any(|value| may_be_zero || value > 0.0)
     };
@@ -176,5 +177,9 @@ fn assert_variables(dashboard: &Value, prometheus: &Prometheus, admin: &str) {
         let values = prometheus.label_values(&series.replace("$job", ".*"), label);
         assert_eq!(values, [Value::from(value)], "{query}");
     }
-    assert!(variables.iter().any(|variable| variable["type"] == "datasource" && variable["query"] == "prometheus"));
+    assert!(
+        variables
+            .iter()
+            .any(|variable| variable["type"] == "datasource" && variable["query"] == "prometheus")
+    );
 }

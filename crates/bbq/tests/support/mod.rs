@@ -161,6 +161,8 @@ impl Setup {
             command.args(["--listen", spec]);
         }
         command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        // Which a server would warn of.
+        command.env_remove(mounts::VARIABLE);
         command
     }
 

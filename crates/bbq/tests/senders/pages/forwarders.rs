@@ -17,9 +17,9 @@ use std::process::{Command, Stdio};
 
 use super::page::{block, put, spec_of};
 use super::{text, wait_until};
-use crate::support::unpacked;
 use crate::authority::Authority;
 use crate::support::program::Program;
+use crate::support::unpacked;
 use crate::support::{PATIENCE, Setup};
 
 /// More than a queue of rsyslog holds that has no size of its own.

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use super::page::{block, put};
 use super::{text, wait_until};
-use crate::support::unpacked;
 use crate::support::program::Program;
+use crate::support::unpacked;
 use crate::support::{BBQ, Setup, run};
 
 /// Appends entries to the journal, in the export format of systemd.
