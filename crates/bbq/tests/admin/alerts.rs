@@ -1,6 +1,6 @@
 //! If this fails, nobody is told of what docs/examples/prometheus-alerts.yml promises to tell.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test's helpers panic, too")]
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::http_server;
+use super::dashboard::choosy_receiver;
 use super::prometheus::{ALERTS, Prometheus, assert_known, get};
 use crate::support::client::{connect_from, source};
 use crate::support::fault::Fault;
@@ -66,6 +66,15 @@ fn rules(prometheus: &Prometheus) -> Vec<(String, String)> {
     rules.map(|rule| (text(rule, "name"), text(rule, "query"))).collect()
 }
 
+/// Waits until so many servers were seen ready.
+fn wait_seen(prometheus: &Prometheus, servers: usize) {
+    let began = Instant::now();
+    while prometheus.query("bbq_ready == 1").len() < servers {
+        assert!(began.elapsed() < PATIENCE, "{}", prometheus.log());
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn every_alert_fires_for_the_server_that_it_is_about() {
     // A sink that nobody answers, and a spool that is full soon.
@@ -81,10 +90,7 @@ fn every_alert_fires_for_the_server_that_it_is_about() {
     let shared = Setup::new(&[&format!("{LINES}?distribution=reuseport")]);
     let crowded = Setup::new(&[LINES]).prefix(&["prlimit", DESCRIPTORS]).with(&["--workers", "1"]);
     let mut choosy = Setup::new(&[LINES]);
-    let (receiver, _bodies) = http_server::serve(|body| {
-        let is_bad = body.contains("bad");
-        Some(http_server::response(if is_bad { "400 Bad Request" } else { "204 No Content" }))
-    });
+    let (receiver, _bodies) = choosy_receiver();
     choosy.set_sinks(&[&format!("http://{receiver}/?name=choosy")]);
     let gone = Setup::new(&[LINES]);
     let setups = [&full, &broken, &stuck, &shared, &crowded, &choosy, &gone];
@@ -111,12 +117,7 @@ fn every_alert_fires_for_the_server_that_it_is_about() {
     );
     let (_, metrics) = get(&full.admin(), "/metrics").expect("it answers");
     rules.iter().for_each(|(_, expression)| assert_known(expression, &metrics));
-    // All is well, and was seen.
-    let began = Instant::now();
-    while prometheus.query("bbq_ready == 1").len() < setups.len() {
-        assert!(began.elapsed() < PATIENCE, "{}", prometheus.log());
-        std::thread::yield_now();
-    }
+    wait_seen(&prometheus, setups.len());
     assert_eq!(firing(&prometheus), BTreeMap::new());
 
     of_gone.kill();

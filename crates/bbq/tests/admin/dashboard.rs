@@ -1,10 +1,11 @@
 //! If this fails, a panel of the dashboard for Grafana stays empty, or shows nothing where there is something.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test's helpers panic, too")]
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpStream, UdpSocket};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -116,6 +117,14 @@ fn substituted(expression: &str, admin: &str) -> String {
     query
 }
 
+/// A server for a sink `http:` that refuses some messages for good; and what is posted to it.
+pub(super) fn choosy_receiver() -> (String, Receiver<String>) {
+    http_server::serve(|body| {
+        let is_bad = body.contains("bad");
+        Some(http_server::response(if is_bad { "400 Bad Request" } else { "204 No Content" }))
+    })
+}
+
 #[test]
 fn every_query_finds_what_a_server_under_load_does() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -128,10 +137,7 @@ fn every_query_finds_what_a_server_under_load_does() {
     .with(&["--workers", "2"]);
     fs::write(setup.path().join("cert.pem"), certified.cert.pem()).expect("a file");
     fs::write(setup.path().join("key.pem"), certified.signing_key.serialize_pem()).expect("a file");
-    let (receiver, _bodies) = http_server::serve(|body| {
-        let is_bad = body.contains("bad");
-        Some(http_server::response(if is_bad { "400 Bad Request" } else { "204 No Content" }))
-    });
+    let (receiver, _bodies) = choosy_receiver();
     setup.set_sinks(&["file:{dir}/out.log?name=file", &format!("http://{receiver}/?name=choosy")]);
     let server = setup.start();
     let prometheus = Prometheus::start(&[setup.admin()], ALERTS);
