@@ -37,18 +37,25 @@ def test_a_strict_parser_reads_the_numbers_of_the_status(server):
     def values(family):
         return {tuple(sorted(sample.labels.items())): sample.value for sample in families[family].samples}
 
+    def counted(family):
+        return {labels: value for labels, value in values(family).items() if value}
+
+    # Prometheus sees no increase in a counter that begins above 0.
+    assert values("bbq_dropped_messages")[(("reason", "full"),)] == 0
     assert values("bbq_received_messages") == {(): MESSAGES + 1}
     assert values("bbq_delivered_messages") == {(): MESSAGES}
-    assert values("bbq_dropped_messages") == {(("reason", "oversize"),): 1}
+    assert counted("bbq_dropped_messages") == {(("reason", "oversize"),): 1}
     names = [listener["name"] for listener in status["listeners"]]
     assert names[1] == 'the "lines" \\ of all'
     received = {(("listener", listener["name"]),): listener["ledger"]["received"] for listener in status["listeners"]}
     assert values("bbq_listener_received_messages") == received
-    assert values("bbq_listener_dropped_messages") == {(("listener", names[1]), ("reason", "oversize")): 1}
+    assert counted("bbq_listener_dropped_messages") == {(("listener", names[1]), ("reason", "oversize")): 1}
     assert values("bbq_sink_delivered_messages") == {(("sink", sink["name"]),): sink["delivered"] for sink in status["sinks"]}
-    assert values("bbq_lane_condition") == {(("condition", "writing"), ("lane", "0")): 1}
+    assert counted("bbq_lane_condition") == {(("condition", "writing"), ("lane", "0")): 1}
     assert values("bbq_ready") == {(): 1} and values("bbq_sink_lag_seconds") == {(("sink", status["sinks"][0]["name"]),): 0}
     assert values("process_open_fds")[()] > 5 and values("process_resident_memory_bytes")[()] > 1e6
+    syncs = {sample.name: sample.value for sample in families["bbq_lane_sync_seconds"].samples}
+    assert syncs["bbq_lane_sync_seconds_count"] == syncs["bbq_lane_sync_seconds_bucket"] > 0 < syncs["bbq_lane_sync_seconds_sum"]
     # Each has a meaning, and counters say so.
     assert all(family.documentation for family in families.values())
-    assert all(family.type in ("counter", "gauge", "summary") for family in families.values())
+    assert all(family.type in ("counter", "gauge", "histogram", "summary") for family in families.values())

@@ -1,5 +1,7 @@
 //! The group that a lane collects: frame space first, entries behind it.
 
+use std::time::Duration;
+
 use bbq_wire::BatchHeader;
 
 use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
@@ -18,6 +20,8 @@ pub(crate) struct FillingGroup {
     tag: u64,
     /// Records of each source, up to the highest index.
     tallies: Vec<u64>,
+    /// When the first batch came for which a client waits, by the lane's clock.
+    awaited_since: Option<Duration>,
 }
 
 impl FillingGroup {
@@ -29,6 +33,15 @@ impl FillingGroup {
     pub(crate) fn set_tag(&mut self, tag: u64) {
         debug_assert!(self.is_empty());
         self.tag = tag;
+    }
+
+    /// Notes that a client waits for the group from now on, unless one did before.
+    pub(crate) fn set_awaited(&mut self, now: impl FnOnce() -> Duration) {
+        self.awaited_since.get_or_insert_with(now);
+    }
+
+    pub(crate) fn awaited_since(&self) -> Option<Duration> {
+        self.awaited_since
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,5 +120,6 @@ impl FillingGroup {
         self.entries = 0;
         self.records = 0;
         self.tallies.fill(0);
+        self.awaited_since = None;
     }
 }

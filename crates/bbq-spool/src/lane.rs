@@ -13,6 +13,7 @@ use bbq_wire::BatchHeader;
 use crate::filling_group::FillingGroup;
 use crate::format::Envelope;
 use crate::hot::Hot;
+use crate::latency::{LaneRecorders, Latency};
 use crate::limits::{GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET};
 use crate::segments::Segments;
 use crate::spares::Spares;
@@ -138,6 +139,7 @@ pub(crate) struct LaneCore {
     /// Why the writer waits for space. The text is only valid while the writer waits.
     no_room: Mutex<String>,
     on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) latencies: LaneRecorders,
 }
 
 impl LaneCore {
@@ -167,6 +169,7 @@ impl LaneCore {
             condition: AtomicU8::new(LaneCondition::Writing as u8),
             no_room: Mutex::default(),
             on_progress: OnceLock::new(),
+            latencies: LaneRecorders::default(),
         }
     }
 
@@ -406,7 +409,11 @@ impl Lane {
         if first {
             filling.since = Some(self.0.shared.time.now());
         }
-        filling.urgent += u32::from(urgent);
+        if urgent {
+            let since = filling.since.filter(|_| first);
+            filling.group.set_awaited(|| since.unwrap_or_else(|| self.0.shared.time.now()));
+            filling.urgent += 1;
+        }
         let due = filling.urgent > 0 || filling.group.len() >= GROUP_BYTES_TARGET;
         let gathered = urgent && filling.urgent == filling.gathers_until;
         let number = filling.number;
@@ -460,6 +467,18 @@ impl Lane {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.0.locked().failed.clone()
+    }
+
+    /// How long the disk took for each group: from the first batch for which a client waits until the group is durable.
+    #[must_use]
+    pub fn durable_latency(&self) -> Latency {
+        self.0.latencies.durable.read()
+    }
+
+    /// How long each sync took.
+    #[must_use]
+    pub fn sync_latency(&self) -> Latency {
+        self.0.latencies.sync.read()
     }
 
     /// The state of the lane.

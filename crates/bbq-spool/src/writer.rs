@@ -208,6 +208,9 @@ impl Writer {
         self.cache_group(from, frame);
         self.records = frame.end_record();
         self.core.publish(Durable { group: number, position: frame.end(), records: self.records });
+        if let Some(since) = self.group.awaited_since() {
+            self.core.latencies.durable.add(self.core.shared.time.now().saturating_sub(since));
+        }
         self.group.clear();
         self.number = None;
         self.closed_tries = 0;
@@ -286,7 +289,9 @@ impl Writer {
         };
         let (frame, bytes) = self.group.seal(open.start + open.used, self.records);
         write(open.used, bytes)?;
+        let began = self.core.shared.time.now();
         open.file.sync_data().map_err(|error| failed("sync", &error))?;
+        self.core.latencies.sync.add(self.core.shared.time.now().saturating_sub(began));
         let from = if open.new.is_some() { open.start } else { frame.position };
         if let Some(segment) = open.new.take() {
             self.core.segments.push(segment);

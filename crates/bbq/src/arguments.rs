@@ -75,7 +75,8 @@ pub(crate) enum Command {
 #[derive(Args)]
 #[command(after_help = spec_help::short(), after_long_help = spec_help::long())]
 pub(crate) struct ServeArguments {
-    /// Configuration file in TOML; its keys have the names of these options, which override them
+    /// Configuration file in TOML [env: BBQ_CONFIG]; its keys have the names of these options, which override them. Each key has an
+    /// environment variable, too, which overrides the file: spool.bytes_max has BBQ_SPOOL_BYTES_MAX
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -173,6 +174,9 @@ pub(crate) struct StatusArguments {
     /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Show every socket, not only their sums
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -244,10 +248,30 @@ pub(crate) struct ConfigArguments {
     pub(crate) command: ConfigCommand,
 }
 
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq config explain spool.bytes_max
+  bbq config explain --config /etc/bbq/bbq.toml listen")]
+pub(crate) struct ExplainArguments {
+    /// A key (spool.bytes_max), an option of listeners or sinks (listen.on_full, rotate), or a table (spool); all of them if not given
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Configuration file in TOML [env: BBQ_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: FileOptions,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check a configuration file, and show what it would open, as `bbq check`
     Check(CheckArguments),
+    /// Explain a key: what it does, what is allowed, what it is and who says so
+    ///
+    /// Takes the options of `bbq serve`, and shows the values that the server would use with them.
+    Explain(ExplainArguments),
     /// Print a configuration file with every key and its default, in comments
     Default,
     /// Print the JSON Schema of the configuration file, for editors

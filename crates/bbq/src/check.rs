@@ -2,14 +2,20 @@
 
 use std::io::Write as _;
 
-use bbq_server::config::{default_file, schema};
-use bbq_server::{Config, Overrides};
+use bbq_server::config::{Environment, default_file, schema};
+use bbq_server::{ConfigSource, Overrides};
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
+use crate::explain;
 use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
-    let config = Config::load(Some(&arguments.file), &Overrides::default()).map_err(misuse)?;
+    let source = ConfigSource {
+        path: Some(arguments.file.clone()),
+        environment: Environment::of_process(),
+        overrides: Overrides::default(),
+    };
+    let config = source.load().map_err(misuse)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(
@@ -38,6 +44,7 @@ pub(crate) fn run_config(arguments: &ConfigArguments) -> anyhow::Result<Outcome>
     let mut out = std::io::stdout().lock();
     match &arguments.command {
         ConfigCommand::Check(arguments) => return run(arguments),
+        ConfigCommand::Explain(arguments) => return explain::run(arguments),
         ConfigCommand::Default => write!(out, "{}", default_file())?,
         ConfigCommand::Schema => writeln!(out, "{:#}", schema())?,
     }

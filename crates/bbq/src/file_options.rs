@@ -1,7 +1,7 @@
 //! The options of `bbq serve` that are keys of the configuration file, too. They are made from the list of these keys.
 
 use bbq_server::Overrides;
-use bbq_server::config::{FILE_KEYS, FileKey, Values};
+use bbq_server::config::{FILE_KEYS, FileKey, Values, variable_of};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The options that were given.
@@ -36,7 +36,8 @@ fn argument(known: &FileKey) -> Option<Arg> {
         Values::Specs(_) => (ArgAction::Append, String::new()),
         values => (ArgAction::Set, format!(" [values: {values}]")),
     };
-    let mut help = format!("{}{values} [default: {}]", option.meaning, option.default);
+    let variable = variable_of(option.key);
+    let mut help = format!("{}{values} [default: {}] [env: {variable}]", option.meaning, option.default);
     if let Some(first) = help.get_mut(..1) {
         first.make_ascii_uppercase();
     }

@@ -8,6 +8,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod explain;
 mod file_options;
 mod listen_setup;
 mod log_queue;

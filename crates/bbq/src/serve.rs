@@ -1,8 +1,9 @@
 //! `bbq serve`.
 
 use anyhow::Context;
+use bbq_server::config::Environment;
 use bbq_server::{ConfigSource, Program, Server, Signals, StartError};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::arguments::ServeArguments;
 use crate::outcome::{Outcome, complain, misuse};
@@ -12,8 +13,18 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     let signals = Signals::catch().context("cannot receive signals")?;
     // Early, as the program's file may be replaced.
     let program = Program::of_this_process().context("cannot find the path of this program")?;
-    let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
-    let config = source.load().map_err(misuse)?;
+    let environment = Environment::of_process();
+    let source = ConfigSource {
+        path: arguments.config.clone().or_else(|| environment.file()),
+        environment,
+        overrides: arguments.options.0.clone(),
+    };
+    // The file may be a pipe, so it is read once.
+    let in_effect = source.in_effect().map_err(misuse)?;
+    for warning in in_effect.warnings_of(&source.environment) {
+        warn!("{warning}");
+    }
+    let config = in_effect.into_config();
     let server = match Server::start(config, source, program, signals) {
         Ok(server) => server,
         Err(stopped @ StartError::Stopped) => {

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         let status: Status = serde_json::from_slice(&answer).with_context(|| {
             format!("{admin} is a bbq server of another version; --json shows its answer")
         })?;
-        status_table::write(&status, &mut out)?;
+        status_table::write(&status, arguments.verbose, &mut out)?;
     }
     Ok(Outcome::Done)
 }

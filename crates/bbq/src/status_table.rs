@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use bbq_server::status::{Dropped, ListenerStatus, SinkStatus, Status};
+use bbq_server::status::{Dropped, ListenerStatus, SinkStatus, SocketStatus, Status};
 use indicatif::BinaryBytes;
 
-pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+/// Of each listener, every socket or their sums.
+pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
     let state = if status.ready { "ready" } else { "not ready" };
     writeln!(out, "bbq {} pid {} {state}, up {} s", status.version, status.pid, status.uptime_seconds)?;
     for problem in status.problems() {
@@ -34,7 +35,7 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out)?;
     for listener in &status.listeners {
-        write_listener(listener, out)?;
+        write_listener(listener, every_socket, out)?;
     }
     for sink in &status.sinks {
         write_sink(sink, out)?;
@@ -61,7 +62,7 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<()> {
+fn write_listener(listener: &ListenerStatus, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "listen     {} ({})", listener.spec, listener.distribution)?;
     let address = listener.address.split_once("://").map_or(&*listener.address, |(_, rest)| rest);
     if !listener.spec.contains(address) {
@@ -86,22 +87,15 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
     writeln!(out)?;
     // The kernel counts bytes in the queue of a UDP socket.
     let unit = if listener.address.starts_with("udp:") { " bytes" } else { "" };
-    for socket in &listener.sockets {
-        let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
-        let worker = socket.worker.map_or("all".to_owned(), |worker| worker.to_string());
-        write!(
-            out,
-            "           socket {} worker {worker}: accepted {}, queue {} of {}{unit}, drops {}",
-            socket.index,
-            socket.accepted,
-            number(socket.queue),
-            number(socket.backlog),
-            number(socket.drops)
-        )?;
-        if let Some(p99) = socket.accept_delay_ms.as_ref().and_then(|delay| delay.p99) {
-            write!(out, ", accept delay p99 {p99} ms")?;
+    if every_socket {
+        for socket in &listener.sockets {
+            let worker = socket.worker.map_or("all".to_owned(), |worker| worker.to_string());
+            let name = format!("socket {} worker {worker}", socket.index);
+            write_sockets(&name, std::slice::from_ref(socket), unit, out)?;
         }
-        writeln!(out)?;
+    } else {
+        let plural = if listener.sockets.len() == 1 { "" } else { "s" };
+        write_sockets(&format!("{} socket{plural}", listener.sockets.len()), &listener.sockets, unit, out)?;
     }
     if let Some(evenness) = &listener.evenness {
         let word = if evenness.uneven { "uneven" } else { "even" };
@@ -112,6 +106,28 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
         )?;
     }
     Ok(())
+}
+
+/// The sums of some sockets; of the accept delay, the worst.
+fn write_sockets(name: &str, sockets: &[SocketStatus], unit: &str, out: &mut dyn Write) -> io::Result<()> {
+    // A number that the system does not tell of one socket is not known of all.
+    let sum = |of: fn(&SocketStatus) -> Option<u64>| {
+        let sum: Option<u64> = sockets.iter().map(of).sum();
+        sum.map_or("?".to_owned(), |sum| sum.to_string())
+    };
+    write!(
+        out,
+        "           {name}: accepted {}, queue {} of {}{unit}, drops {}",
+        sum(|socket| Some(socket.accepted)),
+        sum(|socket| socket.queue),
+        sum(|socket| socket.backlog),
+        sum(|socket| socket.drops)
+    )?;
+    let delays = sockets.iter().filter_map(|socket| socket.accept_delay_ms.as_ref()?.p99);
+    if let Some(p99) = delays.max() {
+        write!(out, ", accept delay p99 {p99} ms")?;
+    }
+    writeln!(out)
 }
 
 fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {

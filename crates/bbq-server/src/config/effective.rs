@@ -39,7 +39,8 @@ impl Config {
         .collect()
     }
 
-    fn value_of(&self, key: &str) -> String {
+    /// The value of a key that is no list, as it can stand in the file.
+    pub(crate) fn value_of(&self, key: &str) -> String {
         let milliseconds = |time: Duration| time.as_millis().to_string();
         match key {
             "data" => self.data.display().to_string(),

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct ConfigError {
-    /// File, line and column, followed by a colon; empty for the command line.
+    /// File, line and column, or an environment variable, followed by a colon; empty for the command line.
     place: String,
     message: String,
 }

@@ -1,4 +1,5 @@
-//! The settings as texts: the TOML file, overridden by the options of the command line. Unknown keys are refused.
+//! The settings as texts: the TOML file, overridden by environment variables, and these by the options of the command line. Unknown
+//! keys are refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,44 +8,79 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::environment::{self, Environment};
 use super::error::ConfigError;
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
+use super::place::Place;
 use super::query::{SpecOption, nearest};
 use super::spec_text::{SpecText, scalar};
 use super::values::Values;
 
-/// Options of the command line, by the name of their key. They override the file.
+/// Options of the command line, by the name of their key. They override environment variables and the file.
 pub type Overrides = BTreeMap<&'static str, Vec<String>>;
 
-/// The given values by key, each with its place in the file; the place is empty for the command line.
+/// The given values by key, each with its place.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    texts: BTreeMap<&'static str, (String, String)>,
-    specs: BTreeMap<&'static str, Vec<(String, SpecText)>>,
+    texts: BTreeMap<&'static str, (Place, String)>,
+    specs: BTreeMap<&'static str, Vec<(Place, SpecText)>>,
 }
 
 impl Settings {
-    /// Reads the file, if there is one, and applies the overrides.
+    /// Reads the file, if there is one, and applies the environment and the overrides.
     ///
     /// # Errors
     /// The file cannot be read, is empty, is not TOML, or has an unknown key. The error has the place of the mistake, and for an
     /// unknown key the nearest known key.
-    pub(super) fn read(path: Option<&Path>, overrides: &Overrides) -> Result<Settings, ConfigError> {
+    pub(super) fn read(
+        path: Option<&Path>,
+        environment: &Environment,
+        overrides: &Overrides,
+    ) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         if let Some(path) = path {
             let text = fs::read_to_string(path)
                 .map_err(|error| ConfigError::new(format!("cannot read {}: {error}", path.display())))?;
             settings.add_file(&Source { path, text: &text })?;
         }
+        for given in environment.texts() {
+            let (key, place, text) = given?;
+            if let Values::Specs(_) = known(key)?.values {
+                settings.set_specs(key, &place, environment::specs(text))?;
+            } else {
+                settings.texts.insert(key, (place, text.to_owned()));
+            }
+        }
         for (key, texts) in overrides {
             if let Values::Specs(_) = known(key)?.values {
-                let specs = texts.iter().map(|text| Ok((String::new(), SpecText::of_text(text)?)));
-                settings.specs.insert(key, specs.collect::<Result<_, ConfigError>>()?);
+                settings.set_specs(key, &Place::Option(key), texts.iter().map(String::as_str))?;
             } else if let Some(text) = texts.last() {
-                settings.texts.insert(key, (String::new(), text.clone()));
+                settings.texts.insert(key, (Place::Option(key), text.clone()));
             }
         }
         Ok(settings)
+    }
+
+    fn set_specs<'a>(
+        &mut self,
+        key: &'static str,
+        place: &Place,
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Result<(), ConfigError> {
+        let spec = |text| SpecText::of_text(text).map(|spec| (place.clone(), spec));
+        let specs = texts.map(spec).collect::<Result<_, _>>().map_err(|error| error.at(place.prefix()))?;
+        self.specs.insert(key, specs);
+        Ok(())
+    }
+
+    /// Where the value of a key comes from, if anybody gave one.
+    pub(super) fn place(&self, key: &str) -> Option<&Place> {
+        self.texts.get(key).map(|(place, _)| place)
+    }
+
+    /// The SPECs that were given for a key, each with its place; `None` if nobody gave any.
+    pub(super) fn given_specs(&self, key: &str) -> Option<&[(Place, SpecText)]> {
+        self.specs.get(key).map(Vec::as_slice)
     }
 
     fn add_file(&mut self, source: &Source<'_>) -> Result<(), ConfigError> {
@@ -57,7 +93,7 @@ impl Settings {
         }
         let table = DeTable::parse(source.text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
-            ConfigError::new(error.message().trim()).at(source.place(start))
+            ConfigError::new(error.message().trim()).at(source.place(start).prefix())
         })?;
         self.add_table(source, "", table.get_ref())
     }
@@ -73,16 +109,15 @@ impl Settings {
             let inside = format!("{name}.");
             let place = source.place(value.span().start);
             if let Some(known) = file_key(&name) {
-                self.add_value(source, known, value).map_err(|error| error.at(place))?;
+                self.add_value(source, known, value).map_err(|error| error.at(place.prefix()))?;
             } else if !FILE_KEYS.iter().any(|known| known.option.key.starts_with(&inside)) {
-                return Err(unknown(prefix, key.get_ref()).at(source.place(key.span().start)));
+                return Err(unknown(prefix, key.get_ref()).at(source.place(key.span().start).prefix()));
             } else if let DeValue::Table(table) = value.get_ref() {
                 self.add_table(source, &inside, table)?;
             } else {
                 let kind = value.get_ref().type_str();
-                return Err(
-                    ConfigError::new(format!("{name} is of type {kind}; write a table [{name}]")).at(place)
-                );
+                return Err(ConfigError::new(format!("{name} is of type {kind}; write a table [{name}]"))
+                    .at(place.prefix()));
             }
         }
         Ok(())
@@ -99,7 +134,8 @@ impl Settings {
         match (&known.option.values, value.get_ref()) {
             (Values::Specs(_), DeValue::Array(values)) => {
                 let spec = |value: &Spanned<DeValue<'_>>| {
-                    let spec = SpecText::of_value(value.get_ref()).map_err(|error| error.at(place(value)))?;
+                    let spec = SpecText::of_value(value.get_ref());
+                    let spec = spec.map_err(|error| error.at(place(value).prefix()))?;
                     Ok((place(value), spec))
                 };
                 self.specs.insert(key, values.iter().map(spec).collect::<Result<_, ConfigError>>()?);
@@ -119,7 +155,7 @@ impl Settings {
 
     /// Gives a key a value unless it has one.
     pub(super) fn set_default(&mut self, key: &'static str, text: &str) {
-        self.texts.entry(key).or_insert_with(|| (String::new(), text.to_owned()));
+        self.texts.entry(key).or_insert_with(|| (Place::Option(key), text.to_owned()));
     }
 
     /// Whether SPECs of this key are given.
@@ -137,8 +173,9 @@ impl Settings {
         read: impl FnOnce(&SpecOption, &str) -> Result<T, String>,
     ) -> Result<T, ConfigError> {
         let option = known(key)?;
-        let (place, text) =
-            self.texts.get(key).map_or(("", option.default), |(place, text)| (place, text.as_str()));
+        let given = self.texts.get(key);
+        let text = given.map_or(option.default, |(_, text)| text.as_str());
+        let place = given.map_or_else(String::new, |(place, _)| place.prefix());
         read(option, text).map_err(|problem| ConfigError::new(format!("{key}: {problem}")).at(place))
     }
 
@@ -165,7 +202,8 @@ impl Settings {
         let option = known(key)?;
         let specs: Vec<T> = match self.specs.get(key) {
             Some(specs) => {
-                let read = |(place, spec): &(String, SpecText)| read(spec).map_err(|error| error.at(place));
+                let read =
+                    |(place, spec): &(Place, SpecText)| read(spec).map_err(|error| error.at(place.prefix()));
                 specs.iter().map(read).collect::<Result<_, _>>()?
             }
             None => {
@@ -176,7 +214,11 @@ impl Settings {
         };
         match &option.values {
             Values::Specs(range) if range.contains(&(specs.len() as u64)) => Ok(specs),
-            values => Err(ConfigError::new(format!("{key} has {}; allowed: {values}", specs.len()))),
+            values => {
+                let given = self.given_specs(key).and_then(|given| given.first());
+                let place = given.map_or_else(String::new, |(place, _)| place.prefix());
+                Err(ConfigError::new(format!("{key} has {}; allowed: {values}", specs.len())).at(place))
+            }
         }
     }
 }
@@ -188,11 +230,11 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn place(&self, offset: usize) -> String {
+    fn place(&self, offset: usize) -> Place {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        format!("{}:{line}:{column}: ", self.path.display())
+        Place::File(format!("{}:{line}:{column}", self.path.display()))
     }
 }
 

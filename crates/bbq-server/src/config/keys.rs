@@ -35,12 +35,26 @@ pub struct FileKey {
     pub option: SpecOption,
     /// The word for the value in the help of the command line option of this name; `None` if there is no such option.
     pub argument: Option<&'static str>,
+    /// What a reload (SIGHUP) does with a change.
+    pub on_reload: OnReload,
+}
+
+/// What a reload does with a change of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnReload {
+    /// It takes effect.
+    Applies,
+    /// It takes effect for listeners that are new; open sockets stay as they are until an upgrade or a restart.
+    NewListeners,
+    /// It takes effect with an upgrade or a restart.
+    Waits,
 }
 
 /// The keys, in the order in which people read them. The keys of tables come last.
 pub static FILE_KEYS: [FileKey; 18] = [
     FileKey {
         argument: Some("SPEC"),
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "listen",
             values: Values::Specs(1..=LISTENERS_MAX),
@@ -51,6 +65,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: Some("SPEC"),
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "sink",
             values: Values::Specs(0..=SINKS_MAX),
@@ -61,6 +76,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: Some("DIR"),
+        on_reload: OnReload::Waits,
         option: SpecOption {
             key: "data",
             values: Values::Text { form: "a directory", pattern: "." },
@@ -70,6 +86,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: Some("N"),
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "workers",
             values: Values::Number(1..=WORKERS_MAX),
@@ -79,6 +96,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: Some("MODE"),
+        on_reload: OnReload::NewListeners,
         option: SpecOption {
             key: "distribution",
             values: DISTRIBUTIONS,
@@ -89,6 +107,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "stall_threshold_ms",
             values: Values::NumberOrNever(2..=60_000),
@@ -98,6 +117,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Waits,
         option: SpecOption {
             key: "steering_pins",
             values: Values::Text { form: "a directory", pattern: "." },
@@ -108,6 +128,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: Some("ADDR|off"),
+        on_reload: OnReload::Waits,
         option: SpecOption {
             key: "admin",
             values: Values::Text {
@@ -121,6 +142,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Waits,
         option: SpecOption {
             key: "admin_token_file",
             values: Values::Text { form: "PATH, or none", pattern: "." },
@@ -131,6 +153,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "drain_timeout_seconds",
             values: Values::Number(0..=u64::MAX),
@@ -140,6 +163,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "upgrade_timeout_seconds",
             values: Values::Number(1..=u64::MAX),
@@ -150,6 +174,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "hello_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
@@ -160,6 +185,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "batch_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
@@ -170,6 +196,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "evict_idle_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
@@ -179,6 +206,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "unfinished_bytes_max",
             values: Values::Size(UNFINISHED_BYTES_PER_WORKER_MIN..=UNFINISHED_BYTES_MAX),
@@ -188,6 +216,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "spool.bytes_max",
             values: Values::Size(2 * SEGMENT_BYTES_MIN..=u64::MAX),
@@ -197,6 +226,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "spool.segment_bytes",
             values: Values::Size(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
@@ -206,6 +236,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
     },
     FileKey {
         argument: None,
+        on_reload: OnReload::Applies,
         option: SpecOption {
             key: "spool.flush_interval_ms",
             values: Values::Number(0..=10_000),

@@ -1,15 +1,19 @@
-//! What to serve. Options of the command line override a TOML file, which overrides the defaults. All of it is checked before
-//! anything is opened.
+//! What to serve. Options of the command line override environment variables, which override a TOML file, which overrides the
+//! defaults. All of it is checked before anything is opened.
 //!
-//! An option of the command line and its key in the file have the same name. Nothing is ignored: an unknown key, a value out of
+//! An option of the command line and its key in the file have the same name, and so has the variable, in capitals behind `BBQ_`. Nothing is ignored: an unknown key, a value out of
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
 
 mod default_file;
 mod effective;
+mod environment;
 mod error;
+mod explain;
 mod file;
+mod kept;
 mod keys;
 mod listen;
+mod place;
 pub(crate) mod protocol;
 mod quantity;
 pub(crate) mod query;
@@ -31,10 +35,14 @@ use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_L
 
 pub use default_file::default_file;
 pub(crate) use effective::EffectiveKey;
+pub(crate) use environment::UPGRADE_VARIABLE;
+pub use environment::{Environment, FILE_VARIABLE, variable_of};
 pub use error::ConfigError;
+pub use explain::{InEffect, Subject, Value};
 pub use file::Overrides;
 pub(crate) use file::known as known_option;
-pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey};
+pub(crate) use kept::{DISTRIBUTION, kept_options};
+pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey, OnReload};
 pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
 pub use protocol::{PROTOCOLS, Protocol};
 pub use quantity::parse_bytes;
@@ -104,32 +112,38 @@ pub struct Config {
 pub struct ConfigSource {
     /// The TOML file.
     pub path: Option<PathBuf>,
-    /// Options that override the file.
+    /// Environment variables that override the file.
+    pub environment: Environment,
+    /// Options that override both.
     pub overrides: Overrides,
 }
 
 impl ConfigSource {
-    /// [`Config::load`].
+    /// Reads the file, if there is one, applies the environment and the overrides, adds the defaults and checks the result.
     ///
     /// # Errors
     /// The first mistake that was found.
     pub fn load(&self) -> Result<Config, ConfigError> {
-        Config::load(self.path.as_deref(), &self.overrides)
+        Config::of(&self.settings()?)
+    }
+
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        Settings::read(self.path.as_deref(), &self.environment, &self.overrides)
     }
 }
 
 impl Config {
-    /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the result.
+    /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the result. The environment does not count.
     ///
     /// # Errors
     /// The first mistake that was found.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        Config::of(&Settings::read(path, overrides)?)
+        Config::of(&Settings::read(path, &Environment::default(), overrides)?)
     }
 
     /// The same for a server in another program: the admin is off, and there are no sinks, unless the file or the overrides say so.
     pub(crate) fn load_embedded(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        let mut settings = Settings::read(path, overrides)?;
+        let mut settings = Settings::read(path, &Environment::default(), overrides)?;
         settings.set_default("admin", ADMIN_OFF);
         let has_sinks = settings.has_specs("sink");
         let mut config = Config::of(&settings)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bbq_listen::{ListenError, Steering};
 use tracing::warn;
 
-use crate::config::{Config, ListenSpec, UnixFile};
+use crate::config::{Config, DISTRIBUTION, FILE_KEYS, ListenSpec, OnReload, UnixFile, kept_options};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 
@@ -57,13 +57,8 @@ pub(crate) fn steer(open: &[Listener], specs: &[ListenSpec]) -> Result<(), Liste
 
 /// Keys whose change needs another process.
 fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
-    let changes = [
-        ("data", old.data != new.data),
-        ("steering_pins", old.steering_pins != new.steering_pins),
-        ("admin", old.admin != new.admin),
-        ("admin_token_file", old.admin_tokens != new.admin_tokens),
-    ];
-    changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    let waiting = FILE_KEYS.iter().filter(|known| known.on_reload == OnReload::Waits);
+    waiting.map(|known| known.option.key).filter(|key| old.value_of(key) != new.value_of(key)).collect()
 }
 
 /// Opens the new listeners, and logs every change that must wait.
@@ -126,14 +121,8 @@ fn unchanged_in_a_socket(
     new: &ListenSpec,
 ) -> Vec<&'static str> {
     let has_other_sockets = old_config.distribution_of(old) != new_config.distribution_of(new);
-    let changes = [
-        ("distribution", has_other_sockets),
-        ("steering", has_other_sockets && old.steering != new.steering),
-        ("backlog", old.backlog != new.backlog),
-        ("defer_ms", old.defer_accept != new.defer_accept),
-        ("keepalive_seconds", old.silence.keepalive != new.silence.keepalive),
-        ("user_timeout_seconds", old.silence.user_timeout != new.silence.user_timeout),
-        ("receive_buffer_bytes", old.receive_buffer_bytes != new.receive_buffer_bytes),
-    ];
-    changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    let has_other_steering = has_other_sockets && old.steering != new.steering;
+    let changes = [(DISTRIBUTION, has_other_sockets), ("steering", has_other_steering)];
+    let changes = changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key);
+    changes.chain(kept_options(old, new)).collect()
 }

@@ -9,8 +9,8 @@ use bbq_spool::{LaneCondition, LanePlace};
 use crate::lifecycle::parts::{Parts, waiting_for_space};
 use crate::observe::exposure::exposure;
 use crate::observe::status::{
-    Dropped, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus, SpoolStatus, Status,
-    TlsStatus, WorkerStatus,
+    Dropped, LANE_CONDITIONS, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
+    SpoolStatus, Status, TlsStatus, WorkerStatus,
 };
 use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
@@ -171,12 +171,19 @@ impl Parts {
     fn spool_status(&self) -> SpoolStatus {
         let lanes = self.lanes.iter().map(|lane| {
             let view = lane.view();
+            let [writing, waiting, failed] = LANE_CONDITIONS;
             let condition = match view.condition {
-                LaneCondition::Writing => "writing",
-                LaneCondition::WaitingForSpace => "waiting-for-space",
-                LaneCondition::Failed => "failed",
+                LaneCondition::Writing => writing,
+                LaneCondition::WaitingForSpace => waiting,
+                LaneCondition::Failed => failed,
             };
-            LaneStatus { index: view.index, records: view.records, condition: condition.to_owned() }
+            LaneStatus {
+                index: view.index,
+                records: view.records,
+                condition: condition.to_owned(),
+                durable_seconds: lane.durable_latency().into(),
+                sync_seconds: lane.sync_latency().into(),
+            }
         });
         SpoolStatus {
             bytes: self.spool.usage().bytes(),

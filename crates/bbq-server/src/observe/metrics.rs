@@ -5,13 +5,16 @@
 //!
 //! Invariant: a name is never renamed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::status::{Dropped, SocketStatus, Status};
+use super::status::{Dropped, LANE_CONDITIONS, LaneStatus, LatencyStatus, SocketStatus, Status};
+use crate::sink::SINK_DROP_REASONS;
+use crate::stored::ledger::DropReason;
 
 /// What a response is called in `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,6 +24,8 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 enum Kind {
     Counter,
     Gauge,
+    /// Buckets.
+    Histogram,
     /// Quantiles.
     Summary,
 }
@@ -38,6 +43,7 @@ impl Text {
         let word = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
             Kind::Summary => "summary",
         };
         let _infallible = writeln!(self.0, "# TYPE {name} {word}");
@@ -129,8 +135,10 @@ fn server(status: &Status, text: &mut Text) {
     let help = "Messages that a sink has not delivered yet.";
     text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);
     let help = "Messages dropped, by reason.";
-    text.each(("bbq_dropped_messages", Kind::Counter, help), &ledger.dropped, |(reason, count)| {
-        Some((vec![("reason", (*reason).clone())], **count as f64))
+    let reasons = listener_reasons().chain(SINK_DROP_REASONS);
+    let dropped = by_reason("", &ledger.dropped, reasons);
+    text.each(("bbq_dropped_messages", Kind::Counter, help), dropped, |(_, reason, count)| {
+        Some((vec![("reason", (*reason).to_owned())], *count as f64))
     });
 }
 
@@ -185,7 +193,9 @@ fn listeners(status: &Status, text: &mut Text) {
             Some((vec![("listener", listener.name.clone())], value(&listener.ledger) as f64))
         });
     }
-    let dropped = listeners.iter().flat_map(|listener| by_reason(&listener.name, &listener.ledger.dropped));
+    let dropped = listeners
+        .iter()
+        .flat_map(|listener| by_reason(&listener.name, &listener.ledger.dropped, listener_reasons()));
     let help = "Messages dropped, by reason.";
     text.each(("bbq_listener_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
         Some((vec![("listener", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
@@ -209,8 +219,20 @@ fn listeners(status: &Status, text: &mut Text) {
     });
 }
 
-fn by_reason<'a>(name: &'a str, dropped: &'a Dropped) -> impl Iterator<Item = (&'a str, &'a str, u64)> {
-    dropped.iter().map(move |(reason, count)| (name, reason.as_str(), *count))
+/// Why listeners drop messages.
+fn listener_reasons() -> impl Iterator<Item = &'static str> {
+    DropReason::ALL.iter().map(|(_, word)| *word)
+}
+
+/// The counts by reason. Those of `reasons` are there from the start, as Prometheus sees no increase in a counter that begins above 0.
+fn by_reason<'a>(
+    name: &'a str,
+    dropped: &'a Dropped,
+    reasons: impl IntoIterator<Item = &'static str>,
+) -> impl Iterator<Item = (&'a str, &'a str, u64)> {
+    let mut counts: BTreeMap<&str, u64> = reasons.into_iter().map(|reason| (reason, 0)).collect();
+    counts.extend(dropped.iter().map(|(reason, count)| (reason.as_str(), *count)));
+    counts.into_iter().map(move |(reason, count)| (name, reason, count))
 }
 
 fn sockets(status: &Status, text: &mut Text) {
@@ -281,7 +303,7 @@ fn sinks(status: &Status, text: &mut Text) {
     of("bbq_sink_has_problem", Kind::Gauge, "1 if it cannot deliver.", |sink| {
         f64::from(u8::from(sink.problem().is_some()))
     });
-    let dropped = sinks.iter().flat_map(|sink| by_reason(&sink.name, &sink.dropped));
+    let dropped = sinks.iter().flat_map(|sink| by_reason(&sink.name, &sink.dropped, SINK_DROP_REASONS));
     let help = "Messages that are never delivered, by reason.";
     text.each(("bbq_sink_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
         Some((vec![("sink", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
@@ -300,10 +322,35 @@ fn spool(status: &Status, text: &mut Text) {
     text.each(("bbq_lane_messages", Kind::Counter, help), &spool.lanes, |lane| {
         Some((vec![("lane", lane.index.to_string())], lane.records as f64))
     });
-    let help = "1 for the condition of the lane: writing, waiting-for-space or failed.";
-    text.each(("bbq_lane_condition", Kind::Gauge, help), &spool.lanes, |lane| {
-        Some((vec![("lane", lane.index.to_string()), ("condition", lane.condition.clone())], 1.0))
+    let help = "1 for the condition of the lane, 0 for the others: writing, waiting-for-space or failed.";
+    let conditions = spool.lanes.iter().flat_map(|lane| LANE_CONDITIONS.map(|condition| (lane, condition)));
+    text.each(("bbq_lane_condition", Kind::Gauge, help), conditions, |(lane, condition)| {
+        let labels = vec![("lane", lane.index.to_string()), ("condition", (*condition).to_owned())];
+        Some((labels, f64::from(u8::from(lane.condition == *condition))))
     });
+    let help = "From the first message of a group that a client waits for until the group is on disk; since the last reload.";
+    histograms(text, ("bbq_lane_durable_seconds", help), &spool.lanes, |lane| &lane.durable_seconds);
+    let help = "How long syncs to the disk took; since the last reload.";
+    histograms(text, ("bbq_lane_sync_seconds", help), &spool.lanes, |lane| &lane.sync_seconds);
+}
+
+/// A family of histograms, one for each lane.
+fn histograms(
+    text: &mut Text,
+    (name, help): (&str, &str),
+    lanes: &[LaneStatus],
+    of: impl Fn(&LaneStatus) -> &LatencyStatus,
+) {
+    text.family(name, Kind::Histogram, help);
+    for lane in lanes {
+        let (index, latency) = (lane.index.to_string(), of(lane));
+        for bucket in &latency.buckets {
+            let end = bucket.le.map_or_else(|| "+Inf".to_owned(), |seconds| seconds.to_string());
+            text.sample(&format!("{name}_bucket"), &[("lane", &index), ("le", &end)], bucket.count as f64);
+        }
+        text.sample(&format!("{name}_count"), &[("lane", &index)], latency.count as f64);
+        text.sample(&format!("{name}_sum"), &[("lane", &index)], latency.sum);
+    }
 }
 
 /// By the names that all of Prometheus's libraries use. What the system does not tell is left out.
@@ -314,14 +361,23 @@ fn process(text: &mut Text) {
     if let Some(seconds) = cpu_seconds() {
         text.one("process_cpu_seconds", Kind::Counter, "User and system time.", seconds);
     }
-    if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One is that of the directory.
-        let open = descriptors.count().saturating_sub(1);
+    if let Some(open) = open_descriptors() {
         text.one("process_open_fds", Kind::Gauge, "Open file descriptors.", open as f64);
     }
     if let Some(limit) = getrlimit(Resource::Nofile).current {
         text.one("process_max_fds", Kind::Gauge, "The limit of file descriptors.", limit as f64);
     }
+}
+
+/// Since Linux 6.2 the size of the directory is the number. Before, its entries are counted, which takes a microsecond for each.
+fn open_descriptors() -> Option<u64> {
+    const DIRECTORY: &str = "/proc/self/fd";
+    let size = fs::metadata(DIRECTORY).ok()?.len();
+    if size > 0 {
+        return Some(size);
+    }
+    // One is that of the directory.
+    Some((fs::read_dir(DIRECTORY).ok()?.count() as u64).saturating_sub(1))
 }
 
 fn resident_bytes() -> Option<f64> {
@@ -360,5 +416,6 @@ mod tests {
     #[test]
     fn the_process_is_there() {
         assert!(resident_bytes().unwrap() > 100_000.0 && cpu_seconds().is_some());
+        assert!(open_descriptors().unwrap() > 2);
     }
 }

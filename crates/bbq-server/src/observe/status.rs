@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bbq_listen::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
+use bbq_spool::{LATENCY_BUCKETS_US, Latency};
 use serde::{Deserialize, Serialize};
 
 /// Records by reason.
@@ -321,6 +322,9 @@ pub struct SpoolStatus {
     pub lanes: Vec<LaneStatus>,
 }
 
+/// What a lane may be doing.
+pub const LANE_CONDITIONS: [&str; 3] = ["writing", "waiting-for-space", "failed"];
+
 /// A lane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneStatus {
@@ -328,6 +332,47 @@ pub struct LaneStatus {
     pub index: u32,
     /// Records ever made durable in it.
     pub records: u64,
-    /// What it is doing.
+    /// What it is doing: one of [`LANE_CONDITIONS`].
     pub condition: String,
+    /// From the first message of a group for which a client waits until the group is on disk; since the start or the last reload.
+    #[serde(default)]
+    pub durable_seconds: LatencyStatus,
+    /// How long syncs to the disk took; since the start or the last reload.
+    #[serde(default)]
+    pub sync_seconds: LatencyStatus,
+}
+
+/// How long something took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// How often it was measured.
+    pub count: u64,
+    /// All of them together.
+    pub sum: f64,
+    /// Cumulative: each bucket includes what is in all buckets before it.
+    pub buckets: Vec<LatencyBucket>,
+}
+
+/// One bucket of a histogram.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LatencyBucket {
+    /// Upper end in seconds; none is without limit.
+    pub le: Option<f64>,
+    /// How often it took at most that long.
+    pub count: u64,
+}
+
+impl From<Latency> for LatencyStatus {
+    fn from(latency: Latency) -> LatencyStatus {
+        let ends = LATENCY_BUCKETS_US.iter().map(|us| Some(*us as f64 / 1e6)).chain([None]);
+        let sums = latency.buckets.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        LatencyStatus {
+            count: latency.buckets.iter().sum(),
+            sum: latency.sum_us as f64 / 1e6,
+            buckets: ends.zip(sums).map(|(le, count)| LatencyBucket { le, count }).collect(),
+        }
+    }
 }

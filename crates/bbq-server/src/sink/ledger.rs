@@ -14,6 +14,8 @@ use crate::time::unix_ns;
 pub(crate) const OLDEST: &str = "oldest";
 /// Why records could not be read from the spool.
 pub(super) const DAMAGED: &str = "damaged";
+/// The destination takes the record never.
+pub(super) const REFUSED: &str = "refused";
 
 pub(super) fn reason_name(reason: LostReason) -> &'static str {
     match reason {
@@ -21,6 +23,9 @@ pub(super) fn reason_name(reason: LostReason) -> &'static str {
         LostReason::Oldest => OLDEST,
     }
 }
+
+/// The words for why a sink drops records. A kind of sink may have others.
+pub(crate) const SINK_DROP_REASONS: [&str; 3] = [DAMAGED, OLDEST, REFUSED];
 
 /// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;

@@ -51,7 +51,7 @@ pub use handler::{Handler, HandlerError, Message, Messages, ParsePositionError, 
 pub use interface::Now;
 pub use kind::Kind as SinkKind;
 pub use kinds::SINK_KINDS;
-pub(crate) use ledger::{Account, OLDEST, SinkLedger};
+pub(crate) use ledger::{Account, OLDEST, SINK_DROP_REASONS, SinkLedger};
 pub use opening::SinkOpening;
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;

@@ -42,7 +42,7 @@ pub(crate) enum DropReason {
 }
 
 impl DropReason {
-    const ALL: [(DropReason, &'static str); 8] = [
+    pub(crate) const ALL: [(DropReason, &'static str); 8] = [
         (DropReason::Oversize, "oversize"),
         (DropReason::Incomplete, "incomplete"),
         (DropReason::Full, "full"),

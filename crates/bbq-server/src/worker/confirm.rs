@@ -61,7 +61,7 @@ mod tests {
     use bbq_spool::DirectoryLock;
 
     use super::*;
-    use crate::config::{ConfigSource, Overrides};
+    use crate::config::{Config, Overrides};
     use crate::lifecycle::listeners::Sockets;
     use crate::lifecycle::running::{Halt, Running, Start};
     use crate::observe::changes::Changes;
@@ -73,7 +73,7 @@ mod tests {
         let (path, data) = (directory.path().join("bbq.toml"), directory.path().join("data"));
         let text = "listen = [\"confirm+tcp://127.0.0.1:0\"]\nsink = [\"null:\"]\nadmin = \"off\"\n";
         fs::write(&path, format!("data = {data:?}\n{text}")).unwrap();
-        let config = ConfigSource { path: Some(path), overrides: Overrides::default() }.load().unwrap();
+        let config = Config::load(Some(&path), &Overrides::default()).unwrap();
         let _lock = DirectoryLock::take(&data).unwrap();
         let sockets = Sockets::open(&config, &mut Vec::new()).unwrap();
         let (listeners, changes) = (sockets.listeners.clone(), Arc::new(Changes::new()));

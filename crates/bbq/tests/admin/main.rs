@@ -1,9 +1,14 @@
-//! The admin as people see it: the page in a real browser, and `bbq tail`.
+//! The admin as people see it: the page in a real browser, `bbq tail`, and what Prometheus makes of the metrics.
 
+mod alerts;
 mod browser;
+mod dashboard;
 mod filters;
+#[path = "../sinks/http_server.rs"]
+mod http_server;
 mod page;
 mod picture;
+mod prometheus;
 #[path = "../support/mod.rs"]
 mod support;
 mod tail;

@@ -190,6 +190,29 @@ fn status_says_when_there_is_no_server() {
 }
 
 #[test]
+fn status_shows_sums_of_sockets_or_each() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?distribution=reuseport"]).with(&["--workers", "2"]);
+    let server = setup.start();
+    server.send(0, b"one\n");
+    server.send(0, b"two\n");
+    server.wait_delivered(2);
+    let status = |option: &[&str]| {
+        let (code, text) = refused_start(bbq(&["status", "--admin", &setup.admin()]).args(option));
+        assert_eq!(code, Some(0), "{text}");
+        text
+    };
+    let (short, long) = (status(&[]), status(&["-v"]));
+    assert!(
+        short.contains("2 sockets: accepted 2, queue 0 of 8192, drops 0") && !short.contains("worker 1:"),
+        "{short}"
+    );
+    assert!(
+        long.contains("socket 0 worker 0: accepted") && long.contains("socket 1 worker 1: accepted"),
+        "{long}"
+    );
+}
+
+#[test]
 fn the_admin_can_be_off() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let mut command = bbq(&["serve", "--admin", "off", "--listen", &setup.fill("lines+tcp://127.0.0.1:{0}")]);

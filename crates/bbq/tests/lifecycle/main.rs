@@ -11,6 +11,8 @@ mod configuration;
 mod drain;
 mod drain_timeout;
 mod early_signals;
+mod environment;
+mod explain;
 mod no_connection_lost;
 mod refused_threads;
 mod reload;

@@ -7,7 +7,6 @@ mod forwarders;
 mod journal;
 mod kubernetes;
 mod page;
-mod unpacked;
 mod yaml;
 
 use std::fs;

@@ -22,6 +22,7 @@ pub mod protocol;
 pub mod random;
 pub mod session;
 pub mod stranger;
+pub mod unpacked;
 
 use std::fs;
 use std::io::{Read, Seek as _, Write};
@@ -160,6 +161,8 @@ impl Setup {
             command.args(["--listen", spec]);
         }
         command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        // Which a server would warn of.
+        command.env_remove(mounts::VARIABLE);
         command
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Set when the test runs for the second time, in its namespace.
-const VARIABLE: &str = "BBQ_TEST_HAS_OWN_MOUNTS";
+pub const VARIABLE: &str = "BBQ_TEST_HAS_OWN_MOUNTS";
 
 /// Runs the calling test, which has this name, again in a new mount namespace, and runs `body` there. Fails if that is not allowed,
 /// as the test would otherwise show nothing.

@@ -16,12 +16,12 @@ use data_encoding::BASE64;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready};
 use super::program::Program;
-use crate::config::ListenSpec;
+use crate::config::{ListenSpec, UPGRADE_VARIABLE};
 use crate::lifecycle::listeners::OfferedGroup;
 use crate::worker::{Framer, PausedConnection};
 
 /// The environment variable with the id of the process that hands over.
-pub(super) const FROM: &str = "BBQ_UPGRADE_FROM";
+pub(super) const FROM: &str = UPGRADE_VARIABLE;
 /// Variables of systemd that are meant for this process only.
 const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// Connections in one message.

@@ -12,12 +12,11 @@ use super::error::{HandlerError, Kind};
 use super::handling::Handler;
 use super::position::Position;
 use crate::sink::delivery::PendingGroup;
+use crate::sink::ledger::REFUSED;
 
 /// First and longest pause before a call that failed is made again.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// What the ledger calls a refusal.
-const REFUSED: &str = "refused";
 
 /// See the module.
 pub(super) struct HandlerThread {

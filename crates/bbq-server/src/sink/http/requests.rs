@@ -15,11 +15,10 @@ use super::retry_after::RetryAfter;
 use crate::format::{Format, Formatter};
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::delivery::{Delivery, Part};
+use crate::sink::ledger::REFUSED;
 
 /// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
 const BODY_BYTES_TARGET: usize = 1024 * 1024;
-/// Why messages are rejected that are known.
-const REFUSED: &str = "refused";
 /// Why messages are rejected of which the server says only how many they are.
 const PARTIAL_SUCCESS: &str = "partial_success";
 

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::page::{block, put, spec_of};
-use super::{text, unpacked, wait_until};
+use super::{text, wait_until};
 use crate::authority::Authority;
 use crate::support::program::Program;
+use crate::support::unpacked;
 use crate::support::{PATIENCE, Setup};
 
 /// More than a queue of rsyslog holds that has no size of its own.

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::page::{block, put};
-use super::{text, unpacked, wait_until};
+use super::{text, wait_until};
 use crate::support::program::Program;
+use crate::support::unpacked;
 use crate::support::{BBQ, Setup, run};
 
 /// Appends entries to the journal, in the export format of systemd.

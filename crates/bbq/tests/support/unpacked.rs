@@ -26,13 +26,23 @@ fn program(path: &str) -> Command {
 }
 
 /// rsyslogd, with its modules.
-pub(super) fn rsyslogd() -> Command {
+pub fn rsyslogd() -> Command {
     let mut command = program("usr/sbin/rsyslogd");
     command.arg("-M").arg(libraries().join("rsyslog"));
     command
 }
 
+/// Prometheus's server.
+pub fn prometheus() -> Command {
+    program("usr/bin/prometheus")
+}
+
+/// Prometheus's checks of configurations and rules.
+pub fn promtool() -> Command {
+    program("usr/bin/promtool")
+}
+
 /// What writes files of the journal.
-pub(super) fn journal_remote() -> Command {
+pub fn journal_remote() -> Command {
     program("lib/systemd/systemd-journal-remote")
 }

@@ -1,0 +1,110 @@
+//! `bbq config explain`: what a key does, what it may be, and what it is.
+
+use std::io::{self, Write};
+
+use bbq_server::ConfigSource;
+use bbq_server::config::{Environment, InEffect, OnReload, Subject, Values};
+
+use crate::arguments::ExplainArguments;
+use crate::outcome::{Outcome, misuse};
+
+pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
+    let subjects = match &arguments.key {
+        Some(key) => Subject::named(key).map_err(misuse)?,
+        None => Subject::all(),
+    };
+    let environment = Environment::of_process();
+    let source = ConfigSource {
+        path: arguments.config.clone().or_else(|| environment.file()),
+        environment,
+        overrides: arguments.options.0.clone(),
+    };
+    let in_effect = source.in_effect();
+    let mut out = io::stdout().lock();
+    let mut group = None;
+    for subject in &subjects {
+        if arguments.key.is_none() && group != Some(heading(subject)) {
+            group = Some(heading(subject));
+            writeln!(out, "# {}\n", heading(subject))?;
+        }
+        explain(subject, in_effect.as_ref().ok(), &mut out)?;
+    }
+    drop(out);
+    // What a key does is worth to be known most while its value is wrong.
+    in_effect.map_err(misuse)?;
+    Ok(Outcome::Done)
+}
+
+fn heading(subject: &Subject) -> &'static str {
+    match (subject, subject.table()) {
+        (Subject::Listen(_), _) => "Options of listeners, in a SPEC or in a [[listen]] table",
+        (Subject::Sink(..), _) => "Options of sinks, in a SPEC or in a [[sink]] table",
+        (Subject::Key(_), "") => "The server",
+        (Subject::Key(_), "spool") => "The spool, in the table [spool]",
+        (Subject::Key(_), table) => table,
+    }
+}
+
+fn explain(subject: &Subject, in_effect: Option<&InEffect>, out: &mut dyn Write) -> io::Result<()> {
+    let option = subject.option();
+    writeln!(out, "{}", subject.name())?;
+    writeln!(out, "  {}.", capitalized(option.meaning))?;
+    let mut line = |word: &str, text: &str| writeln!(out, "  {word:<11} {text}");
+    if let Subject::Sink(_, kinds) = subject {
+        let kinds: Vec<String> = kinds.iter().map(|kind| format!("{}:", kind.word)).collect();
+        line("of", &kinds.join(" "))?;
+    }
+    line("type", type_of(&option.values))?;
+    if let Some(unit) = subject.unit() {
+        line("unit", unit)?;
+    }
+    line("allowed", &option.values.to_string())?;
+    line("default", option.default)?;
+    line("variable", &subject.variable().unwrap_or_else(|| "none: it is a part of the SPEC".to_owned()))?;
+    line("option", subject.argument().as_deref().unwrap_or("none"))?;
+    line("reload", on_reload(subject.on_reload()))?;
+    let Some(in_effect) = in_effect else {
+        return writeln!(out);
+    };
+    let values = in_effect.values(subject);
+    if values.is_empty() {
+        let nothing =
+            if matches!(subject, Subject::Key(_)) { "none" } else { "the default: nothing sets it" };
+        line("in effect", nothing)?;
+    }
+    for value in values {
+        let of = value.of.map(|of| format!("{of}: ")).unwrap_or_default();
+        let from = value.from.map_or_else(|| "the default".to_owned(), |from| format!("from {from}"));
+        line("in effect", &format!("{of}{} ({from})", value.text))?;
+    }
+    writeln!(out)
+}
+
+fn capitalized(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
+}
+
+fn type_of(values: &Values) -> &'static str {
+    match values {
+        Values::Words(_) => "one of a few words",
+        Values::Number(_) | Values::NumberOrNever(_) => "number",
+        Values::Size(_) => "size: a number, or a text such as \"64KiB\" or \"10GB\"",
+        Values::Text { .. } => "text",
+        Values::Specs(_) => "list of SPECs, or tables",
+        Values::Secret => "secret: KEY_file names a file that holds it, KEY_env an environment variable",
+    }
+}
+
+fn on_reload(on_reload: OnReload) -> &'static str {
+    match on_reload {
+        OnReload::Applies => "SIGHUP applies a change",
+        OnReload::NewListeners => {
+            "SIGHUP applies a change to new listeners; open ones need an upgrade (SIGUSR2) or a restart"
+        }
+        OnReload::Waits => "a change needs an upgrade (SIGUSR2) or a restart",
+    }
+}
