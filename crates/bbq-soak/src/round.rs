@@ -342,8 +342,8 @@ fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Pl
 
 /// Returns ports that are free for tcp and udp, and sockets that reserve them against tests and other soaks on this machine. Only
 /// one process can bind an abstract socket name, and the tests use the same names.
-pub(crate) fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
-    let mut ports = [0; 7];
+pub(crate) fn free_ports<const N: usize>(mut random: Random) -> Result<([u16; N], Vec<UnixDatagram>)> {
+    let mut ports = [0; N];
     let mut reserved = Vec::new();
     for port in &mut ports {
         let found = (0..1000).find_map(|_| {

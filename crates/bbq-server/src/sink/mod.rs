@@ -38,6 +38,8 @@ mod otlp;
 mod positions;
 mod rejected;
 mod resolver;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod servers;
 mod simulated;
 mod spec;
 mod step;

@@ -28,7 +28,10 @@ pub(super) struct Kafka {
     pub(super) directory: PathBuf,
     pub(super) jars: PathBuf,
     pub(super) port: u16,
-    pub(super) controller: u16,
+    /// From 1 on.
+    pub(super) node: usize,
+    /// The controllers of all brokers; each broker is one.
+    pub(super) controllers: Vec<u16>,
 }
 
 impl Kafka {
@@ -56,16 +59,26 @@ impl Kafka {
 
     /// Makes the broker's directory.
     pub(super) fn format(&self) -> Result<()> {
-        let (port, controller) = (self.port, self.controller);
+        let Kafka { port, node, .. } = self;
+        let controller = self.controllers[node - 1];
+        let voters = self.controllers.iter().enumerate();
+        let voters = voters
+            .map(|(index, port)| format!("{}@127.0.0.1:{port}", index + 1))
+            .collect::<Vec<_>>()
+            .join(",");
+        let replicas = self.controllers.len();
+        // All but one have what is acknowledged.
+        let in_sync = replicas.saturating_sub(1).max(1);
         fs::create_dir_all(&self.directory)?;
         let text = format!(
-            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
+            "process.roles=broker,controller\nnode.id={node}\ncontroller.quorum.voters={voters}\n\
              listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
              controller.listener.names=CONTROLLER\n\
              listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
              log.dirs={}/data\nnum.partitions=3\n\
-             offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+             default.replication.factor={replicas}\nmin.insync.replicas={in_sync}\n\
+             offsets.topic.replication.factor={replicas}\noffsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor={replicas}\ntransaction.state.log.min.isr={in_sync}\n\
              transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
              broker.session.timeout.ms={SESSION_TIMEOUT_MS}\nbroker.heartbeat.interval.ms=200\n",
             self.directory.display()
@@ -114,12 +127,18 @@ impl Kafka {
         Ok(())
     }
 
-    /// The transactions that are open although their coordinator has ended them. They are the broker's fault: Kafka 4.4 that is killed
+    /// The transactions on this broker that are open although their coordinator has ended them. They are the broker's fault: Kafka 4.4 that is killed
     /// between a commit and its markers may forget the markers when it starts.
     pub(super) fn hanging_transactions(&self) -> Result<Vec<String>> {
         let mut command = self.tool("org.apache.kafka.tools.TransactionsCommand");
         // Open for longer than 0 minutes; those that the coordinator knows are not listed.
-        command.args(["find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0"]);
+        command.args([
+            "find-hanging",
+            "--broker-id",
+            &self.node.to_string(),
+            "--max-transaction-timeout",
+            "0",
+        ]);
         let done = command.output()?;
         ensure!(done.status.success(), "{command:?}: {done:?}");
         // The first line has the names of the columns.

@@ -28,12 +28,18 @@ use crate::{admin, watch};
 use ends::Ends;
 use kafka::Kafka;
 use options::ChainOptions;
-use victim::{LOOK_INTERVAL, PATIENCE, Running, Span, Victim};
+use victim::{LOOK_INTERVAL, PATIENCE, Running, Span, Victim, kill_often, start_all};
 
 /// Each sends a stream of its own.
 const SENDERS: u64 = 4;
 /// About how long a kill of each process takes, with the restart; decides how fast the senders send, so that they do until the last kill.
 const SECONDS_PER_KILL: u64 = 9;
+/// Servers of each kind of broker.
+const BROKERS_MAX: usize = 3;
+/// Of a member of NATS and of one of Kafka: for clients, and for the other members.
+const PORTS_PER_BROKER: usize = 4;
+/// bbq of the edge and of the center, and their admins.
+const PORTS: usize = 4 + BROKERS_MAX * PORTS_PER_BROKER;
 /// When nothing is delivered for so long, something is stuck.
 const STUCK: Duration = Duration::from_secs(90);
 
@@ -42,7 +48,7 @@ struct Servers {
     edge: Running,
     central: Running,
     /// Ends last: a killed sender of messages leaves them in a spool, a broker must be there to be read.
-    _brokers: [Running; 2],
+    _brokers: [Vec<Running>; 2],
 }
 
 /// Runs the chain. Returns whether all promises were kept.
@@ -52,8 +58,8 @@ pub(crate) fn run(options: &ChainOptions) -> Result<bool> {
     let (ports, _reserved) = free_ports(random.clone())?;
     let chain = Chain::new(options, directory, ports)?;
     println!(
-        "chain: cargo xtask soak chain --messages {} --kills {} --seed {}",
-        options.messages, options.kills, options.seed
+        "chain: cargo xtask soak chain --messages {} --kills {} --brokers {} --seed {}",
+        options.messages, options.kills, options.brokers, options.seed
     );
     let begin = Instant::now();
     let ends = Ends::new(SENDERS, options.messages / SENDERS);
@@ -70,13 +76,13 @@ pub(crate) fn run(options: &ChainOptions) -> Result<bool> {
 struct Chain {
     options: ChainOptions,
     directory: PathBuf,
-    /// bbq of the edge and of the center, their admins, NATS, Kafka and its controller.
-    ports: [u16; 7],
-    kafka: Kafka,
+    ports: [u16; PORTS],
+    /// One for each broker.
+    kafka: Vec<Kafka>,
 }
 
 impl Chain {
-    fn new(options: &ChainOptions, directory: PathBuf, ports: [u16; 7]) -> Result<Chain> {
+    fn new(options: &ChainOptions, directory: PathBuf, ports: [u16; PORTS]) -> Result<Chain> {
         let found = |path: &Path| {
             fs::canonicalize(path)
                 .with_context(|| format!("{}: `cargo xtask soak chain` gets it", path.display()))
@@ -84,12 +90,16 @@ impl Chain {
         let mut options = options.clone();
         options.bbq = found(&options.bbq)?;
         options.nats_server = found(&options.nats_server)?;
-        let kafka = Kafka {
-            directory: directory.join("kafka"),
-            jars: found(&options.kafka_jars)?,
-            port: ports[5],
-            controller: ports[6],
+        let jars = found(&options.kafka_jars)?;
+        let controllers: Vec<u16> = (0..options.brokers).map(|broker| ports[port_of(broker, 3)]).collect();
+        let kafka = |broker| Kafka {
+            directory: directory.join(format!("kafka-{}", broker + 1)),
+            jars: jars.clone(),
+            port: ports[port_of(broker, 2)],
+            node: broker + 1,
+            controllers: controllers.clone(),
         };
+        let kafka = (0..options.brokers).map(kafka).collect();
         Ok(Chain { options, directory, ports, kafka })
     }
 
@@ -99,26 +109,28 @@ impl Chain {
 
     /// Starts everything, kills, waits until all is delivered, stops in order, and reads the ends.
     fn work(&self, random: &Random, ends: &Ends) -> Result<()> {
-        self.kafka.format()?;
-        let (mut nats, mut kafka) = (self.nats(), self.kafka_broker());
-        let brokers = (nats.start()?, kafka.start()?);
-        nats::Client::connect(self.address(4))?.create_stream()?;
+        self.kafka.iter().try_for_each(Kafka::format)?;
+        let brokers = 0..self.options.brokers;
+        let mut nats: Vec<Victim> = brokers.clone().map(|broker| self.nats(broker)).collect();
+        let mut kafka: Vec<Victim> = brokers.map(|broker| self.kafka_broker(broker)).collect();
+        let brokers = (start_all(&mut nats)?, start_all(&mut kafka)?);
+        nats::Client::connect(self.nats_address(0))?.create_stream(self.options.brokers)?;
         let (mut central, mut edge) = (self.central(), self.edge());
         let servers = (central.start()?, edge.start()?);
         let kills = self.options.kills;
         let (servers, sent) = thread::scope(|scope| {
-            let kill = |mut victim: Victim, running: Running, number: u64| {
+            let kill = |mut victims: Vec<Victim>, running: Vec<Running>, number: u64| {
                 let random = random.fork(number);
-                scope.spawn(move || victim.kill_often(running, kills, random))
+                scope.spawn(move || kill_often(&mut victims, running, kills, random))
             };
             let senders: Vec<_> = (0..SENDERS)
                 .map(|number| {
                     let mut sender = self.sender(number);
                     let random = random.fork(10 + number);
                     scope.spawn(move || {
-                        let first = sender.start()?;
-                        let mut last = sender.kill_often(first, kills, random)?;
-                        let status = wait_end(&mut last, 4 * PATIENCE)?;
+                        let first = vec![sender.start()?];
+                        let mut last = kill_often(std::slice::from_mut(&mut sender), first, kills, random)?;
+                        let status = wait_end(&mut last[0], 4 * PATIENCE)?;
                         ensure!(status == Some(0), "{} ended with {status:?}; see its log", sender.name);
                         Ok(())
                     })
@@ -127,8 +139,8 @@ impl Chain {
             let threads = [
                 kill(nats, brokers.0, 1),
                 kill(kafka, brokers.1, 2),
-                kill(central, servers.0, 3),
-                kill(edge, servers.1, 4),
+                kill(vec![central], vec![servers.0], 3),
+                kill(vec![edge], vec![servers.1], 4),
             ];
             let ended =
                 threads.map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")).flatten());
@@ -139,16 +151,23 @@ impl Chain {
             (ended, sent)
         });
         let [nats, kafka, central, edge] = servers;
-        let mut servers = Servers { edge: edge?, central: central?, _brokers: [nats?, kafka?] };
+        let one = |running: Result<Vec<Running>>| running?.pop().context("it runs");
+        let mut servers = Servers { edge: one(edge)?, central: one(central)?, _brokers: [nats?, kafka?] };
         sent.into_iter().collect::<Result<Vec<()>>>()?;
-        println!("chain: each process was killed {kills} times, and all senders have ended");
+        println!(
+            "chain: each sender, the edge, the central bbq, nats-server and Kafka ({} of each) were killed {kills} times, and all senders \
+             have ended",
+            self.options.brokers
+        );
         self.finish(&mut servers, ends)
     }
 
     fn finish(&self, servers: &mut Servers, ends: &Ends) -> Result<()> {
         self.wait_delivered(2).context("the edge")?;
         let delivered = self.wait_delivered(3).context("the central server");
-        ends.hanging(self.kafka.hanging_transactions()?, Kafka::forgotten_markers(&self.kafka_log()));
+        let hanging = self.kafka.iter().map(Kafka::hanging_transactions).collect::<Result<Vec<_>>>()?;
+        let forgotten = (0..self.kafka.len()).map(|broker| Kafka::forgotten_markers(&self.kafka_log(broker)));
+        ends.hanging(hanging.concat(), forgotten.sum());
         if !ends.has_hanging() {
             delivered?;
         }
@@ -159,12 +178,16 @@ impl Chain {
             ensure!(code == Some(0), "{name} ended with {code:?} at SIGTERM; see its log");
         }
         ends.read_file(self.directory.join("out/messages.log"))?;
-        ends.read(1, |book| nats::Client::connect(self.address(4))?.read(book))?;
-        ends.read(2, |book| self.kafka.read(book))
+        ends.read(1, |book| nats::Client::connect(self.nats_address(0))?.read(book))?;
+        ends.read(2, |book| self.kafka[0].read(book))
     }
 
-    fn kafka_log(&self) -> PathBuf {
-        self.directory.join("kafka.log")
+    fn kafka_log(&self, broker: usize) -> PathBuf {
+        self.directory.join(format!("{}.log", kafka_name(broker)))
+    }
+
+    fn nats_address(&self, broker: usize) -> SocketAddr {
+        self.address(port_of(broker, 0))
     }
 
     /// Waits until a server has handed on everything, for as long as it goes on.
@@ -192,37 +215,58 @@ impl Chain {
         }
     }
 
-    fn nats(&self) -> Victim {
-        let (program, store) = (self.options.nats_server.clone(), self.directory.join("nats"));
-        let address = self.address(4);
-        let port = address.port().to_string();
+    fn nats(&self, broker: usize) -> Victim {
+        let name = format!("nats-server-{}", broker + 1);
+        let (program, store) = (self.options.nats_server.clone(), self.directory.join(&name));
+        let address = self.nats_address(broker);
+        let brokers = self.options.brokers;
+        let route = |broker| format!("nats://{}", self.address(port_of(broker, 1)));
+        let (own, routes) = (route(broker), (0..brokers).map(route).collect::<Vec<_>>().join(","));
+        let (port, server) = (address.port().to_string(), name.clone());
         let command = move || {
             let mut command = Command::new(&program);
             command.args(["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir"]).arg(&store);
+            if brokers > 1 {
+                command.args([
+                    "--name",
+                    &server,
+                    "--cluster_name",
+                    "chain",
+                    "--cluster",
+                    &own,
+                    "--routes",
+                    &routes,
+                ]);
+            }
             command
         };
         let is_ready = move |_| {
             let client = nats::Client::connect(address);
             client.and_then(|mut client| client.api("INFO", &serde_json::json!({}))).is_ok()
         };
-        self.victim("nats-server", command, is_ready)
+        self.victim(&name, command, is_ready)
     }
 
-    fn kafka_broker(&self) -> Victim {
-        let (kafka, log) = (self.kafka.clone(), self.kafka_log());
-        let victim =
-            self.victim("kafka", move || kafka.broker(), move |starts| Kafka::has_started(&log, starts));
+    fn kafka_broker(&self, broker: usize) -> Victim {
+        let (kafka, log) = (self.kafka[broker].clone(), self.kafka_log(broker));
+        let is_ready = move |starts| Kafka::has_started(&log, starts);
+        let victim = self.victim(&kafka_name(broker), move || kafka.broker(), is_ready);
         // Soon after a start it would mostly be killed before it has taken anything.
         Victim { up: Span { least: 3000, more: 4000 }, long_away: Span { least: 1000, more: 1000 }, ..victim }
     }
 
     fn central(&self) -> Victim {
         let directory = self.directory.display();
-        let (nats, kafka, timeout) = (self.address(4), self.kafka.port, kafka::TRANSACTION_TIMEOUT_SECONDS);
+        let timeout = kafka::TRANSACTION_TIMEOUT_SECONDS;
+        let all = |address: &dyn Fn(usize) -> String| {
+            (0..self.options.brokers).map(address).collect::<Vec<_>>().join(",")
+        };
+        let nats = all(&|broker| self.nats_address(broker).to_string());
+        let kafka = all(&|broker| self.address(port_of(broker, 2)).to_string());
         let sinks = [
             format!("file:{directory}/out/messages.log?rotate_bytes=16MiB"),
             format!("nats://{nats}/{}?stream={}&progress={}", nats::SUBJECT, nats::STREAM, nats::PROGRESS),
-            format!("kafka://127.0.0.1:{kafka}/{}?transaction_timeout_seconds={timeout}", kafka::TOPIC),
+            format!("kafka://{kafka}/{}?transaction_timeout_seconds={timeout}", kafka::TOPIC),
         ];
         let long_away = Span { least: 1000 * timeout + 1000, more: 1000 };
         Victim { up: Span { least: 200, more: 8000 }, long_away, ..self.server("central", 1, 3, &sinks) }
@@ -277,6 +321,15 @@ impl Chain {
             starts: 0,
         }
     }
+}
+
+/// The place of one of the ports of the members number `broker`, of NATS (0 and 1) and Kafka (2 and 3).
+fn port_of(broker: usize, which: usize) -> usize {
+    PORTS - (broker + 1) * PORTS_PER_BROKER + which
+}
+
+fn kafka_name(broker: usize) -> String {
+    format!("kafka-{}", broker + 1)
 }
 
 /// What each sink has delivered.

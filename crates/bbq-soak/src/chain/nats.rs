@@ -77,12 +77,13 @@ impl Client {
         Ok(response)
     }
 
-    pub(super) fn create_stream(&mut self) -> Result<()> {
+    pub(super) fn create_stream(&mut self, replicas: usize) -> Result<()> {
         let config = json!({
             "name": STREAM,
             "subjects": [SUBJECT, format!("{PROGRESS}.>")],
             "allow_atomic": true,
             "duplicate_window": DUPLICATE_WINDOW,
+            "num_replicas": replicas,
         });
         self.api(&format!("STREAM.CREATE.{STREAM}"), &config).map(drop)
     }

@@ -12,9 +12,12 @@ pub(crate) struct ChainOptions {
     /// How many messages all senders send together
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) messages: u64,
-    /// How often each process is killed: each sender, both servers, both brokers
+    /// How often each process is killed: each sender, both servers, the brokers of each kind
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) kills: u64,
+    /// How many servers of NATS, and brokers of Kafka, there are. Of several, one at a time is killed of each kind
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = brokers)]
+    pub(crate) brokers: usize,
     /// Repeats the moments of the kills, as far as the machine does [default: the time]
     #[arg(long, value_name = "S", default_value_t = clock(), hide_default_value = true)]
     pub(crate) seed: u64,
@@ -30,6 +33,15 @@ pub(crate) struct ChainOptions {
     /// The working directory; it is kept after a failure
     #[arg(long, value_name = "DIR", default_value = "target/chain")]
     pub(crate) directory: PathBuf,
+}
+
+/// Of two, none may be killed.
+fn brokers(text: &str) -> Result<usize, String> {
+    match text {
+        "1" => Ok(1),
+        "3" => Ok(3),
+        _ => Err("1 or 3 of each kind".to_owned()),
+    }
 }
 
 /// One sender of the chain, as a process that can be killed

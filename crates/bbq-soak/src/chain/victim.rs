@@ -58,12 +58,21 @@ const SHORT_AWAY: Span = Span { least: 0, more: 500 };
 impl Victim {
     /// Starts the process, and waits until it is ready.
     pub(super) fn start(&mut self) -> Result<Running> {
+        let mut running = self.launch()?;
+        self.wait_ready(&mut running)?;
+        Ok(running)
+    }
+
+    fn launch(&mut self) -> Result<Running> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = (self.command)();
         command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("{}: cannot start {command:?}", self.name))?;
         self.starts += 1;
-        let mut running = Running(child);
+        Ok(Running(child))
+    }
+
+    fn wait_ready(&self, running: &mut Running) -> Result<()> {
         let begin = Instant::now();
         while !(self.is_ready)(self.starts) {
             if let Some(status) = running.0.try_wait()? {
@@ -79,24 +88,36 @@ impl Victim {
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
-        Ok(running)
+        Ok(())
     }
+}
 
-    /// Kills the process so many times, each time at a random moment. Returns the last one, which runs.
-    pub(super) fn kill_often(
-        &mut self,
-        mut running: Running,
-        kills: u64,
-        mut random: Random,
-    ) -> Result<Running> {
-        for _ in 0..kills {
-            std::thread::sleep(self.up.draw(&mut random));
-            // SIGKILL, and the wait for its end.
-            drop(running);
-            let away = if random.percent(LONG_PERCENT) { self.long_away } else { SHORT_AWAY };
-            std::thread::sleep(away.draw(&mut random));
-            running = self.start()?;
-        }
-        Ok(running)
+/// Processes that are ready only when most of them are there, such as the members of a cluster.
+pub(super) fn start_all(victims: &mut [Victim]) -> Result<Vec<Running>> {
+    let mut running = victims.iter_mut().map(Victim::launch).collect::<Result<Vec<_>>>()?;
+    victims.iter().zip(&mut running).try_for_each(|(victim, running)| victim.wait_ready(running))?;
+    Ok(running)
+}
+
+/// Kills so many times one of the processes, each time at a random moment. Returns the last ones, which run.
+pub(super) fn kill_often(
+    victims: &mut [Victim],
+    mut running: Vec<Running>,
+    kills: u64,
+    mut random: Random,
+) -> Result<Vec<Running>> {
+    for _ in 0..kills {
+        let index = random.below(victims.len() as u64) as usize;
+        let victim = &mut victims[index];
+        std::thread::sleep(victim.up.draw(&mut random));
+        // SIGKILL, and the wait for its end.
+        drop(running.swap_remove(index));
+        let away = if random.percent(LONG_PERCENT) { victim.long_away } else { SHORT_AWAY };
+        std::thread::sleep(away.draw(&mut random));
+        running.push(victim.start()?);
+        // In the order of the victims again.
+        let last = running.len() - 1;
+        running.swap(index, last);
     }
+    Ok(running)
 }

@@ -5,15 +5,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::kafka_broker::{Broker, Kafka, Record, STRANGER, shared};
+use super::senders::{Senders, send, send_all, start, wait_more, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::random::Random;
-use crate::support::{BBQ, KilledIfThisFails, PATIENCE, Server, Setup, assert_balanced, free_ports, run};
+use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, free_ports, run};
 
 const TOPIC: &str = "logs";
 
@@ -38,22 +39,8 @@ fn unconfigured(address: &str, topic: &str, query: &str) -> Setup {
     setup
 }
 
-/// `bbq send` of a file with numbered lines of a sender.
-fn send(setup: &Setup, sender: u32, count: u32) -> Child {
-    let file = setup.path().join(format!("lines-{sender}"));
-    let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
-    fs::write(&file, lines).expect("a file");
-    let mut command = Command::new(BBQ);
-    command.arg("send").args(["--to", &format!("bbq://{}", setup.address(0))]).arg(file);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
-}
-
-fn send_all(setup: &Setup, sender: u32, count: u32) {
-    assert!(send(setup, sender, count).wait().expect("it was ours").success());
-}
-
 /// Checks that each message of each sender is there once, and in order in the one partition that has the sender's.
-fn assert_once_and_in_order(records: &[Record], senders: u32, count: u32) {
+pub(crate) fn assert_once_and_in_order(records: &[Record], senders: u32, count: u32) {
     let mut next = vec![(None, 0); senders as usize];
     for record in records {
         let (sender, number) = record.value.split_once(' ').expect("a numbered message");
@@ -70,12 +57,6 @@ fn assert_once_and_in_order(records: &[Record], senders: u32, count: u32) {
     assert_eq!(next.iter().map(|(_, count)| *count).collect::<Vec<_>>(), vec![count; senders as usize]);
 }
 
-fn wait_problem(server: &Server<'_>, words: &str) -> String {
-    let shown = |status: &Value| status["sinks"][0]["problem"].as_str().map(str::to_owned);
-    let status = server.wait_status(words, |status| shown(status).is_some_and(|text| text.contains(words)));
-    shown(&status).unwrap_or_default()
-}
-
 /// Waits until the sink is ready to write for the `times`th time.
 fn wait_writing(setup: &Setup, times: usize) {
     let start = Instant::now();
@@ -85,11 +66,6 @@ fn wait_writing(setup: &Setup, times: usize) {
     }
 }
 
-/// Starts with a number of workers by chance.
-fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
-    setup.start_with_workers(1 + random.below(3) as usize)
-}
-
 /// Kills bbq and the broker by chance while clients send.
 fn kill_by_chance(query: &str, check: impl Fn(&[Record])) {
     let mut random = Random::seeded();
@@ -97,23 +73,10 @@ fn kill_by_chance(query: &str, check: impl Fn(&[Record])) {
     let first = edge(&kafka, TOPIC, query);
     let mut broker = kafka.start();
     let mut at_first = start(&first, &mut random);
-    let mut sending: Vec<Child> = (0..SENDERS).map(|sender| send(&first, sender, COUNT)).collect();
-    let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
+    let mut sending = Senders::start(&first, 0..SENDERS, COUNT);
     let (mut broker_kills, mut kills) = (0, 0);
-    let is_sending = |sending: &mut Vec<Child>| {
-        sending.iter_mut().any(|sender| sender.try_wait().expect("it was ours").is_none())
-    };
-    while is_sending(&mut sending) || broker_kills < 3 || kills < 4 {
-        // In the middle of something, often.
-        let seen = at_first.status()["ledger"]["delivered"].as_u64();
-        if random.below(3) > 0 {
-            at_first.wait_status("more", |status| {
-                let delivered = status["ledger"]["delivered"].as_u64();
-                delivered > seen
-                    || delivered >= Some(u64::from(SENDERS * COUNT))
-                    || status["ledger"]["queued"] == 0
-            });
-        }
+    while sending.are_sending() || broker_kills < 3 || kills < 4 {
+        wait_more(&at_first, SENDERS * COUNT, &mut random);
         if random.below(3) == 0 {
             broker.kill();
             broker = kafka.start();
@@ -124,9 +87,7 @@ fn kill_by_chance(query: &str, check: impl Fn(&[Record])) {
             kills += 1;
         }
     }
-    for mut sender in sending {
-        assert!(sender.wait().expect("it was ours").success());
-    }
+    sending.wait();
     at_first.wait_status("all", |status| {
         status["ledger"]["received"] == SENDERS * COUNT && status["ledger"]["queued"] == 0
     });

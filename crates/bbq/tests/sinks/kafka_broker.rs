@@ -19,6 +19,8 @@ use crate::support::{PATIENCE, free_ports, run};
 
 /// The broker's log has this when it serves.
 const STARTED: &str = "Kafka Server started";
+/// Of the plain listener, the one with TLS and SASL, and the controller.
+pub(crate) const PORTS: usize = 3;
 /// Who has no permission, and both users' password.
 pub(crate) const STRANGER: &str = "stranger";
 pub(crate) const PASSWORD: &str = "sesame";
@@ -81,14 +83,18 @@ fn java(class: &str) -> Command {
 impl Kafka {
     /// With more in its configuration.
     pub(crate) fn new(config: &str) -> Kafka {
+        Kafka::with_ports(&free_ports(PORTS), config)
+    }
+
+    /// With these ports; the last one is the controller's.
+    pub(crate) fn with_ports(ports: &[u16], config: &str) -> Kafka {
         let temporary = tempfile::tempdir().expect("a directory");
-        let mut kafka = Kafka::in_directory(temporary.path().to_owned(), config);
+        let mut kafka = Kafka::in_directory(temporary.path().to_owned(), ports, config);
         kafka.temporary = Some(temporary);
         kafka
     }
 
-    fn in_directory(directory: PathBuf, config: &str) -> Kafka {
-        let ports = free_ports(3);
+    fn in_directory(directory: PathBuf, ports: &[u16], config: &str) -> Kafka {
         let (plain, secure, controller) = (ports[0], ports[1], ports[2]);
         let authority = Authority::new("the authority of Kafka");
         let pair = authority.sign("localhost");
@@ -142,12 +148,22 @@ impl Kafka {
 
     /// Starts the broker, and waits until it serves.
     pub(crate) fn start(&self) -> Broker {
-        let child = start(&self.directory, self.starts.get());
-        self.starts.set(self.starts.get() + 1);
-        Broker { child }
+        let mut broker = self.launch();
+        self.wait_started(&mut broker);
+        broker
     }
 
-    fn tool(&self, class: &str, arguments: &[&str]) {
+    /// Starts the broker, and waits for nothing.
+    pub(crate) fn launch(&self) -> Broker {
+        self.starts.set(self.starts.get() + 1);
+        Broker { child: launch(&self.directory) }
+    }
+
+    pub(crate) fn wait_started(&self, broker: &mut Broker) {
+        wait_started(&self.directory, &mut broker.child, self.starts.get());
+    }
+
+    pub(crate) fn tool(&self, class: &str, arguments: &[&str]) {
         let mut command = java(class);
         run(command.args(["--bootstrap-server", &self.address()]).args(arguments), b"");
     }
@@ -163,6 +179,13 @@ impl Kafka {
     pub(crate) fn configure(&self, topic: &str, config: &str) {
         let what = ["--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", config];
         self.tool("org.apache.kafka.tools.ConfigCommand", &what);
+    }
+
+    /// What Kafka's tool says of a topic.
+    pub(crate) fn describe(&self, topic: &str) -> String {
+        let mut command = java("org.apache.kafka.tools.TopicCommand");
+        command.args(["--bootstrap-server", &self.address(), "--describe", "--topic", topic]);
+        String::from_utf8(run(&mut command, b"").stdout).expect("a text")
     }
 
     /// The names of all topics.
@@ -216,19 +239,23 @@ fn record(line: &str) -> Record {
     Record { partition, offset, headers: next().to_owned(), key: next().to_owned(), value: next().to_owned() }
 }
 
-/// Waits until the broker serves for the `starts`th time.
-fn start(directory: &Path, starts: usize) -> Child {
+fn launch(directory: &Path) -> Child {
     let log = directory.join("log");
     let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
     let mut command = java("kafka.Kafka");
     command.arg(directory.join("server.properties"));
     command.stdin(Stdio::null()).stdout(file.try_clone().expect("a descriptor")).stderr(file);
-    let mut child = command.spawn().expect("setpriv is there");
+    command.spawn().expect("setpriv is there")
+}
+
+/// Waits until the broker serves for the `starts`th time.
+fn wait_started(directory: &Path, child: &mut Child, starts: usize) {
+    let log = directory.join("log");
     let begin = Instant::now();
     loop {
         let text = fs::read_to_string(&log).unwrap_or_default();
-        if text.matches(STARTED).count() > starts {
-            return child;
+        if text.matches(STARTED).count() >= starts {
+            return;
         }
         let has_ended = child.try_wait().expect("it was ours").is_some();
         assert!(!has_ended && begin.elapsed() < PATIENCE, "Kafka is not ready\n{text}");
@@ -246,10 +273,10 @@ pub(crate) fn shared() -> Kafka {
             let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kafka-shared");
             let _of_an_earlier_run = fs::remove_dir_all(&directory);
             fs::create_dir_all(&directory).expect("a directory");
-            let kafka = Kafka::in_directory(directory, "");
-            let mut child = start(&kafka.directory, 0);
+            let kafka = Kafka::in_directory(directory, &free_ports(PORTS), "");
+            let mut broker = kafka.start();
             send.send((kafka.directory.clone(), kafka.plain, kafka.secure)).expect("somebody waits");
-            child.wait().expect("it was ours")
+            broker.child.wait().expect("it was ours")
         });
         ready.recv().expect("Kafka starts")
     });

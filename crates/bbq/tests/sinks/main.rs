@@ -26,6 +26,8 @@ mod https;
 mod kafka;
 #[cfg(feature = "kafka")]
 mod kafka_broker;
+#[cfg(feature = "kafka")]
+mod kafka_cluster;
 mod last_number;
 mod lost_log;
 mod names;
@@ -33,6 +35,8 @@ mod names;
 mod nats;
 #[cfg(feature = "nats")]
 mod nats_client;
+#[cfg(feature = "nats")]
+mod nats_cluster;
 #[cfg(feature = "nats")]
 mod nats_server;
 mod new_sink;
@@ -49,6 +53,8 @@ mod rotation_killed;
 mod s3;
 #[cfg(feature = "s3")]
 mod s3_server;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod senders;
 mod spool_tools;
 mod status_addresses;
 #[path = "../support/mod.rs"]

@@ -5,15 +5,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::nats_client::{Client, Message};
 use super::nats_server::{Nats, NatsServer, new_server, old_server};
+use super::senders::{Senders, send, send_all, start, wait_more, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::random::Random;
-use crate::support::{BBQ, KilledIfThisFails, Server, Setup, assert_balanced, run};
+use crate::support::{BBQ, Setup, assert_balanced, run};
 
 const STREAM: &str = "LOGS";
 
@@ -35,22 +36,8 @@ fn unconfigured(nats: &Nats, subject: &str, query: &str) -> Setup {
     setup
 }
 
-/// `bbq send` of a file with numbered lines of a sender.
-fn send(setup: &Setup, sender: u32, count: u32) -> Child {
-    let file = setup.path().join(format!("lines-{sender}"));
-    let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
-    fs::write(&file, lines).expect("a file");
-    let mut command = Command::new(BBQ);
-    command.arg("send").args(["--to", &format!("bbq://{}", setup.address(0))]).arg(file);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
-}
-
-fn send_all(setup: &Setup, sender: u32, count: u32) {
-    assert!(send(setup, sender, count).wait().expect("it was ours").success());
-}
-
 /// Checks that each message of each sender is there once, and in order.
-fn assert_once_and_in_order(messages: &[Message], senders: u32, count: u32) {
+pub(crate) fn assert_once_and_in_order(messages: &[Message], senders: u32, count: u32) {
     let mut next = vec![0; senders as usize];
     for (place, message) in messages.iter().enumerate() {
         let (sender, number) = message.text().split_once(' ').expect("a numbered message");
@@ -62,17 +49,6 @@ fn assert_once_and_in_order(messages: &[Message], senders: u32, count: u32) {
     assert_eq!(next, vec![count; senders as usize]);
 }
 
-fn wait_problem(server: &Server<'_>, words: &str) -> String {
-    let shown = |status: &Value| status["sinks"][0]["problem"].as_str().map(str::to_owned);
-    let status = server.wait_status(words, |status| shown(status).is_some_and(|text| text.contains(words)));
-    shown(&status).unwrap_or_default()
-}
-
-/// Starts with a number of workers by chance.
-fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
-    setup.start_with_workers(1 + random.below(3) as usize)
-}
-
 /// Kills bbq and the NATS server by chance while clients send.
 #[test]
 fn each_message_is_there_once_and_in_order_whoever_is_killed() {
@@ -82,22 +58,10 @@ fn each_message_is_there_once_and_in_order_whoever_is_killed() {
     let first = edge(&nats, "");
     let mut broker = nats.start();
     let mut at_first = start(&first, &mut random);
-    let mut sending: Vec<Child> = (0..senders).map(|sender| send(&first, sender, count)).collect();
-    let _killed: Vec<KilledIfThisFails> = sending.iter().map(KilledIfThisFails::of).collect();
+    let mut sending = Senders::start(&first, 0..senders, count);
     let (mut broker_kills, mut kills) = (0, 0);
-    let is_sending = |sending: &mut Vec<Child>| {
-        sending.iter_mut().any(|sender| sender.try_wait().expect("it was ours").is_none())
-    };
-    while is_sending(&mut sending) || broker_kills < 4 || kills < 4 {
-        // In the middle of something, often.
-        let seen = at_first.status()["ledger"]["delivered"].as_u64();
-        if random.below(3) > 0 {
-            let all = u64::from(senders * count);
-            at_first.wait_status("more", |status| {
-                let delivered = status["ledger"]["delivered"].as_u64();
-                delivered > seen || delivered >= Some(all) || status["ledger"]["queued"] == 0
-            });
-        }
+    while sending.are_sending() || broker_kills < 4 || kills < 4 {
+        wait_more(&at_first, senders * count, &mut random);
         if random.below(2) == 0 {
             broker.kill();
             broker = nats.start();
@@ -108,9 +72,7 @@ fn each_message_is_there_once_and_in_order_whoever_is_killed() {
             kills += 1;
         }
     }
-    for mut sender in sending {
-        assert!(sender.wait().expect("it was ours").success());
-    }
+    sending.wait();
     at_first.wait_delivered((senders * count).into());
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     let messages = broker.client().read(STREAM, "logs");

@@ -3,8 +3,9 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -66,13 +67,18 @@ impl Client {
 
     /// The next message.
     pub(crate) fn next(&mut self) -> Message {
+        self.try_next().expect("the server responds")
+    }
+
+    fn try_next(&mut self) -> io::Result<Message> {
         loop {
             if let Some(message) = self.queued.pop_front() {
-                return message;
+                return Ok(message);
             }
             let mut line = String::new();
-            self.stream.read_line(&mut line).expect("the server responds");
-            assert!(!line.is_empty(), "the server closed the connection");
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let number = |word: &&str| word.parse::<usize>().expect("a number");
             let (headers, whole) = match words[0] {
@@ -86,7 +92,7 @@ impl Client {
                 _ => panic!("{line}"),
             };
             let mut bytes = vec![0; whole + 2];
-            self.stream.read_exact(&mut bytes).expect("the server sends all");
+            self.stream.read_exact(&mut bytes)?;
             bytes.truncate(whole);
             let payload = bytes.split_off(headers);
             let headers = String::from_utf8(bytes).expect("text").replace("\r\n", "\n");
@@ -96,13 +102,27 @@ impl Client {
 
     /// A request; `None` if nobody responds.
     pub(crate) fn request(&mut self, subject: &str, body: &Value) -> Option<Value> {
+        self.publish_request(subject, body);
+        let message = self.next();
+        serde_json::from_slice(&message.payload).ok()
+    }
+
+    /// A request to JetStream that nobody may respond to while a cluster has no leader. It is the last on its connection, as a response
+    /// may come late.
+    pub(crate) fn ask(mut self, name: &str, body: &Value, patience: Duration) -> Option<Value> {
+        self.stream.get_ref().set_read_timeout(Some(patience)).ok()?;
+        self.publish_request(&format!("$JS.API.{name}"), body);
+        let message = self.try_next().ok()?;
+        let response: Value = serde_json::from_slice(&message.payload).ok()?;
+        response.get("error").is_none().then_some(response)
+    }
+
+    fn publish_request(&mut self, subject: &str, body: &Value) {
         self.inboxes += 1;
         let number = self.inboxes;
         self.write(&format!("SUB _INBOX.test.{number} {number}\r\nUNSUB {number} 1\r\n"));
         let body = body.to_string();
         self.write(&format!("PUB {subject} _INBOX.test.{number} {}\r\n{body}\r\n", body.len()));
-        let message = self.next();
-        serde_json::from_slice(&message.payload).ok()
     }
 
     /// A request to JetStream that must work.
@@ -119,41 +139,29 @@ impl Client {
 
     /// Everything that is in a stream under a filter, in its order.
     pub(crate) fn read(&mut self, stream: &str, filter: &str) -> Vec<Message> {
-        self.inboxes += 1;
-        let number = self.inboxes;
-        self.write(&format!("SUB _INBOX.read.{number} {number}\r\n"));
+        /// How many messages are asked for at a time.
+        const BATCH: u64 = 1000;
         let config = json!({
-            "deliver_subject": format!("_INBOX.read.{number}"),
-            "ack_policy": "none",
-            "deliver_policy": "all",
-            "filter_subject": filter,
-            "mem_storage": true,
-            "num_replicas": 1,
+            "ack_policy": "none", "deliver_policy": "all", "filter_subject": filter, "mem_storage": true, "num_replicas": 1,
         });
         let create = json!({ "stream_name": stream, "config": config });
-        // The first messages may come before the response.
-        let response_to = format!("_INBOX.made.{number}");
-        let body = create.to_string();
-        self.write(&format!("SUB {response_to} 1{number}\r\n"));
-        self.write(&format!(
-            "PUB $JS.API.CONSUMER.CREATE.{stream} {response_to} {}\r\n{body}\r\n",
-            body.len()
-        ));
-        let (mut messages, mut pending) = (Vec::new(), None);
-        while pending.is_none_or(|pending| messages.len() < pending) {
-            let message = self.next();
-            if message.subject == response_to {
-                let made: Value = serde_json::from_slice(&message.payload).expect("JSON");
-                assert!(made.get("error").is_none(), "{made}");
-                // What was delivered before the response is not pending in it.
-                let delivered = made["delivered"]["consumer_seq"].as_u64().expect("a number");
-                let waiting = made["num_pending"].as_u64().expect("a number");
-                pending = usize::try_from(delivered + waiting).ok();
-            } else {
+        let made = self.api(&format!("CONSUMER.CREATE.{stream}"), &create);
+        let name = made["name"].as_str().expect("a name");
+        self.write("SUB _INBOX.read read\r\n");
+        let (mut messages, mut left) = (Vec::new(), made["num_pending"].as_u64().expect("a number"));
+        while left > 0 {
+            let batch = left.min(BATCH);
+            let body = json!({ "batch": batch }).to_string();
+            let next = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}");
+            self.write(&format!("PUB {next} _INBOX.read {}\r\n{body}\r\n", body.len()));
+            for _ in 0..batch {
+                let message = self.next();
+                assert!(!message.headers.starts_with("NATS/1.0 4"), "{}", message.headers);
                 messages.push(message);
             }
+            left -= batch;
         }
-        self.write(&format!("UNSUB {number}\r\n"));
+        self.write("UNSUB read\r\n");
         messages
     }
 }

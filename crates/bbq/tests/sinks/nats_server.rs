@@ -78,13 +78,7 @@ impl Nats {
 
     /// Starts the server, and waits until it greets and JetStream responds.
     pub(crate) fn start(&self) -> NatsServer<'_> {
-        let config = self.directory.path().join("config");
-        fs::write(&config, &self.config).expect("a file");
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.directory.path().join("log"));
-        let mut command = Command::new(&self.program);
-        command.args(["--addr", "127.0.0.1", "--port", &self.port.to_string(), "--config"]).arg(config);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
-        let server = NatsServer { nats: self, child: child.expect("the server starts") };
+        let server = self.launch();
         let start = Instant::now();
         loop {
             if let Some(mut client) = Client::connect(self.port, &self.credentials)
@@ -96,6 +90,17 @@ impl Nats {
             assert!(start.elapsed() < PATIENCE, "nats-server is not ready\n{}", self.log());
             std::thread::yield_now();
         }
+    }
+
+    /// Starts the server, and waits for nothing.
+    pub(crate) fn launch(&self) -> NatsServer<'_> {
+        let config = self.directory.path().join("config");
+        fs::write(&config, &self.config).expect("a file");
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.directory.path().join("log"));
+        let mut command = Command::new(&self.program);
+        command.args(["--addr", "127.0.0.1", "--port", &self.port.to_string(), "--config"]).arg(config);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
+        NatsServer { nats: self, child: child.expect("the server starts") }
     }
 }
 

@@ -3,13 +3,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 use super::client;
 use super::context::Context;
+use super::copies::Copies;
 use super::link::Ended;
 use super::problem::{described, described_code, needs_operator, remedy};
 use super::settings::KafkaSettings;
@@ -27,8 +30,9 @@ const MESSAGE_BYTES_UNKNOWN: usize = 128 * 1024 * 1024;
 /// What the topic of the progress is made with. Old records are deleted soon, so that it stays short: a start reads it.
 const PROGRESS_CONFIG: [(&str, &str); 3] =
     [("cleanup.policy", "compact"), ("segment.bytes", "16777216"), ("min.cleanable.dirty.ratio", "0.1")];
-/// As many copies as the brokers are configured for.
+/// As many copies as the brokers are configured for; if they are to make the topic of the messages as well.
 const DEFAULT_REPLICATION: i32 = -1;
+const MIN_IN_SYNC: &str = "min.insync.replicas";
 
 /// Who asks.
 pub(super) struct Cluster<'a> {
@@ -40,6 +44,8 @@ pub(super) struct Cluster<'a> {
 /// What is known of the topics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Topics {
+    /// Of the topic, if it is there, and of that of the progress.
+    pub(super) copies: [Option<Copies>; 2],
     /// Bytes of the largest batch that the topic takes.
     pub(super) message_bytes_max: usize,
     /// Whether the topic of the progress keeps the last record of each key; `None` if the brokers do not tell.
@@ -67,8 +73,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Waits until the brokers respond, and returns whether they have the topic.
-    pub(super) fn has_topic(&self, topic: &str) -> Result<bool, Ended> {
+    /// Waits until the brokers respond. Returns what they tell of the topic, if they have it.
+    pub(super) fn find(&self, topic: &str) -> Result<Option<Copies>, Ended> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         let mut wait = FIRST_WAIT;
         loop {
@@ -79,11 +85,17 @@ impl<'a> Cluster<'a> {
                 Ok(found) => {
                     let topic = found.topics().first();
                     let code = topic.and_then(|topic| topic.error()).map(Code::from);
+                    let partitions = topic.into_iter().flat_map(|topic| topic.partitions());
+                    let replicas = partitions.map(|partition| partition.replicas().len()).min();
                     return match code {
-                        None => Ok(topic.is_some_and(|topic| !topic.partitions().is_empty())),
-                        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(false),
+                        None => Ok(replicas.map(|replicas| Copies {
+                            replicas,
+                            min_in_sync: None,
+                            brokers: found.brokers().len(),
+                        })),
+                        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(None),
                         // It is being made, or its leader changes.
-                        Some(Code::LeaderNotAvailable) => Ok(false),
+                        Some(Code::LeaderNotAvailable) => Ok(None),
                         Some(code) => Err(Ended::Failed(described_code(self.settings, code))),
                     };
                 }
@@ -112,29 +124,49 @@ impl<'a> Cluster<'a> {
 
     /// Makes the topic of the progress if it is not there, and returns what is known of both topics.
     pub(super) fn prepare(&self) -> Result<Topics, Ended> {
-        let settings = self.settings;
-        let has_progress = !settings.is_exactly_once || self.has_topic(&settings.progress)?;
-        let config = client::administrator(settings);
+        let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
+        let mut copies = [self.find(topic)?, None];
+        let config = client::administrator(self.settings);
         let administrator: AdminClient<DefaultClientContext> =
-            config.create().map_err(|error| Ended::Failed(described(settings, &error)))?;
-        if !has_progress {
-            self.make_progress(&administrator)?;
-            let deadline = Instant::now() + RESPONSE_TIMEOUT;
-            while !self.has_topic(&settings.progress)? {
-                if Instant::now() >= deadline {
-                    return Err(Ended::Failed(described_code(settings, Code::LeaderNotAvailable)));
-                }
+            config.create().map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let of_topic = self.configuration(&administrator, topic)?;
+        let mut of_progress = None;
+        if *is_exactly_once {
+            copies[1] = self.find(progress)?;
+            if copies[1].is_none() {
+                self.make_progress(&administrator, copies[0], of_topic.as_ref())?;
+                copies[1] = self.wait_progress()?;
+            }
+            of_progress = self.configuration(&administrator, progress)?;
+        }
+        for (copies, of) in copies.iter_mut().zip([&of_topic, &of_progress]) {
+            if let Some(copies) = copies {
+                copies.min_in_sync = value(MIN_IN_SYNC, of.as_ref()).and_then(|count| count.parse().ok());
             }
         }
-        self.describe(&administrator)
+        let largest = value("max.message.bytes", of_topic.as_ref()).and_then(|bytes| bytes.parse().ok());
+        let is_compacted =
+            value("cleanup.policy", of_progress.as_ref()).map(|policy| policy.contains("compact"));
+        let message_bytes_max = largest.unwrap_or(MESSAGE_BYTES_UNKNOWN).min(MESSAGE_BYTES_UNKNOWN);
+        Ok(Topics { copies, message_bytes_max, is_compacted })
     }
 
-    fn make_progress(&self, administrator: &AdminClient<DefaultClientContext>) -> Result<(), Ended> {
+    /// The topic of the progress is as safe as that of the messages.
+    fn make_progress(
+        &self,
+        administrator: &AdminClient<DefaultClientContext>,
+        topic: Option<Copies>,
+        of_topic: Option<&ConfigResource>,
+    ) -> Result<(), Ended> {
+        let replicas = topic.and_then(|topic| i32::try_from(topic.replicas).ok());
+        let min_in_sync = value(MIN_IN_SYNC, of_topic).filter(|_| replicas.is_some());
+        let mut config = PROGRESS_CONFIG.to_vec();
+        config.extend(min_in_sync.map(|count| (MIN_IN_SYNC, count)));
         let topic = NewTopic {
             name: &self.settings.progress,
             num_partitions: 1,
-            replication: TopicReplication::Fixed(DEFAULT_REPLICATION),
-            config: PROGRESS_CONFIG.to_vec(),
+            replication: TopicReplication::Fixed(replicas.unwrap_or(DEFAULT_REPLICATION)),
+            config,
         };
         let options = AdminOptions::new()
             .operation_timeout(Some(RESPONSE_TIMEOUT))
@@ -153,25 +185,34 @@ impl<'a> Cluster<'a> {
         ))))
     }
 
-    /// The brokers need not tell: then they judge what is too large.
-    fn describe(&self, administrator: &AdminClient<DefaultClientContext>) -> Result<Topics, Ended> {
-        let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
-        let mut wanted = vec![ResourceSpecifier::Topic(topic)];
-        if *is_exactly_once {
-            wanted.push(ResourceSpecifier::Topic(progress));
+    /// Waits until the topic that was made is there.
+    fn wait_progress(&self) -> Result<Option<Copies>, Ended> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
+        loop {
+            let found = self.find(&self.settings.progress)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            if Instant::now() >= deadline {
+                return Err(Ended::Failed(described_code(self.settings, Code::LeaderNotAvailable)));
+            }
         }
+    }
+
+    /// The settings of a topic. `None` if there is none, or if the user may not ask: then the brokers judge what is too large.
+    fn configuration(
+        &self,
+        administrator: &AdminClient<DefaultClientContext>,
+        topic: &str,
+    ) -> Result<Option<ConfigResource>, Ended> {
         let options = AdminOptions::new().request_timeout(Some(RESPONSE_TIMEOUT));
+        let wanted = [ResourceSpecifier::Topic(topic)];
         let found = self.call.runtime.block_on(administrator.describe_configs(&wanted, &options));
         let found = found.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
-        // An error of a single topic means that the user may not ask.
-        let mut found = found.into_iter().map(Result::ok);
-        let (of_topic, of_progress) = (found.next().flatten(), found.next().flatten());
-        let value = |key: &str, of: Option<rdkafka::admin::ConfigResource>| {
-            of.and_then(|of| of.get(key).and_then(|entry| entry.value.clone()))
-        };
-        let largest = value("max.message.bytes", of_topic).and_then(|bytes| bytes.parse().ok());
-        let is_compacted = value("cleanup.policy", of_progress).map(|policy| policy.contains("compact"));
-        let message_bytes_max = largest.unwrap_or(MESSAGE_BYTES_UNKNOWN).min(MESSAGE_BYTES_UNKNOWN);
-        Ok(Topics { message_bytes_max, is_compacted })
+        Ok(found.into_iter().next().and_then(Result::ok))
     }
+}
+
+fn value<'a>(key: &str, of: Option<&'a ConfigResource>) -> Option<&'a str> {
+    of?.get(key)?.value.as_deref()
 }

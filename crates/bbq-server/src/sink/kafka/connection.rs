@@ -11,8 +11,9 @@ use tracing::warn;
 use super::client;
 use super::cluster::{Cluster, Topics};
 use super::context::Context;
+use super::copies::Copies;
 use super::link::{Ended, KafkaLink};
-use super::problem::{described, described_code, is_fenced, needs_operator, remedy};
+use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
 use super::progress::{Progress, Reader};
 use super::settings::KafkaSettings;
 use super::thread::Call;
@@ -66,7 +67,8 @@ impl Patience {
                 Some(io::Error::other(format!("{why}{}", remedy(settings, code))))
             }
             _ if elapsed >= RESPONSE_TIMEOUT => {
-                let text = format!("the brokers did not respond within {} s", RESPONSE_TIMEOUT.as_secs());
+                let text =
+                    format!("the brokers did not respond within {} s{MAJORITY}", RESPONSE_TIMEOUT.as_secs());
                 Some(io::Error::new(io::ErrorKind::TimedOut, text))
             }
             _ => None,
@@ -82,8 +84,7 @@ impl Connection {
             return Err(taken_over(&settings));
         }
         let cluster = Cluster::new(&settings, call)?;
-        let has_topic = cluster.has_topic(&settings.topic)?;
-        let Topics { message_bytes_max, is_compacted } = cluster.prepare()?;
+        let Topics { mut copies, message_bytes_max, is_compacted } = cluster.prepare()?;
         if is_compacted == Some(false) {
             warn!(
                 sink = settings.shown,
@@ -95,9 +96,11 @@ impl Connection {
         let config = client::producer(&settings, &link.shared.id, batch_bytes, message_bytes_max);
         let producer: KafkaResult<BaseProducer<Context>> = config.create_with_context(Context::new());
         let producer = producer.map_err(|error| Ended::Failed(described(&settings, &error)))?;
-        if !has_topic {
+        if copies[0].is_none() {
             wait_topic(&producer, &settings, call)?;
+            copies[0] = cluster.find(&settings.topic)?;
         }
+        warn_of_weakness(link, copies);
         let mut connection = Connection {
             producer,
             settings: Arc::clone(&settings),
@@ -224,6 +227,20 @@ impl Connection {
         // What was taken back is reported, too.
         let _taken_back = self.producer.context().take_failures();
         Ok(())
+    }
+}
+
+/// Tells once what is weak.
+fn warn_of_weakness(link: &mut KafkaLink, [topic, progress]: [Option<Copies>; 2]) {
+    if link.has_warned {
+        return;
+    }
+    let settings = Arc::clone(&link.settings);
+    for (copies, topic) in [(topic, &settings.topic), (progress, &settings.progress)] {
+        if let Some(weakness) = copies.and_then(|copies| copies.weakness(topic)) {
+            warn!(sink = settings.shown, "{weakness}");
+            link.has_warned = true;
+        }
     }
 }
 

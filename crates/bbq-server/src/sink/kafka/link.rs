@@ -36,6 +36,8 @@ pub(super) struct KafkaLink {
     pub(super) has_taken: bool,
     /// Messages that the brokers refused since the topic took one, or since the sink waited because of so many.
     pub(super) refused_in_a_row: usize,
+    /// Whether it was told that the topics could be safer.
+    pub(super) has_warned: bool,
 }
 
 /// How large a transaction may be.
@@ -89,6 +91,7 @@ impl KafkaLink {
             size: TransactionSize::largest(),
             has_taken: false,
             refused_in_a_row: 0,
+            has_warned: false,
         }
     }
 

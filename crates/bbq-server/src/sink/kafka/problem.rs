@@ -6,6 +6,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::settings::KafkaSettings;
 
+/// What a cluster needs to go on.
+pub(super) const MAJORITY: &str = "; are most of the brokers there?";
+
 /// What the error of a message says about the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -57,6 +60,15 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
         Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
             format!("; is there a topic {topic}? make it with kafka-topics --create --topic {topic}")
         }
+        Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => {
+            format!("{MAJORITY} {topic} and {progress} take nothing without their min.insync.replicas")
+        }
+        Code::OperationTimedOut
+        | Code::RequestTimedOut
+        | Code::MessageTimedOut
+        | Code::LeaderNotAvailable
+        | Code::CoordinatorNotAvailable
+        | Code::CoordinatorLoadInProgress => MAJORITY.to_owned(),
         Code::TopicAuthorizationFailed if *is_exactly_once => format!(
             "; the user needs the operations Describe and Write on the topic {topic}, and Describe, Read and Write on {progress} (and \
              Create, unless it is there)"

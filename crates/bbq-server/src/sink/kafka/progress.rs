@@ -18,7 +18,7 @@ use super::client;
 use super::cluster::Cluster;
 use super::context::Context;
 use super::link::Ended;
-use super::problem::described;
+use super::problem::{MAJORITY, described};
 use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
@@ -26,6 +26,8 @@ use crate::sink::positions::Positions;
 
 /// Longer than a transaction of another server can stay open that began before, with the time that the coordinator takes to notice.
 const READ_PATIENCE: Duration = Duration::from_secs(30);
+/// Brokers that send nothing for so long, of what every reader may have, are away.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether another server's transaction is over, and whether the sink is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A consumer that reads one partition for no group has nothing to close at the brokers.
@@ -109,15 +111,15 @@ impl<'a> Reader<'a> {
         let consumer = self.consumer.get()?;
         let mut is_told = false;
         loop {
-            self.check(&format!(
+            let why = format!(
                 "a transaction stays open for longer than one of this sink can; unless another server has a longer \
                  transaction_timeout_seconds, brokers that were killed left it behind, and it never ends: find it by `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it by its command abort; \
                  at most a transaction's messages may come twice then",
                 self.settings.servers, self.settings.progress
-            ))?;
+            );
+            self.check(&why, self.deadline)?;
             let left = self.deadline.saturating_duration_since(Instant::now());
-            let ends =
-                consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(READ_PATIENCE));
+            let ends = consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(SILENCE_MAX));
             let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
             if stable >= end {
                 return Ok(());
@@ -135,11 +137,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn check(&self, why: &str) -> Result<(), Ended> {
+    fn check(&self, why: &str, until: Instant) -> Result<(), Ended> {
         if self.call.is_stopped() {
             return Err(Ended::Stopped);
         }
-        if Instant::now() < self.deadline {
+        if Instant::now() < until.min(self.deadline) {
             return Ok(());
         }
         let topic = &self.settings.progress;
@@ -160,16 +162,18 @@ impl<'a> Reader<'a> {
         let added = assignment.add_partition_offset(&self.settings.progress, 0, Offset::Offset(begin));
         added.and_then(|()| consumer.assign(&assignment)).map_err(|error| failed(&error))?;
         let mut last = None;
-        let mut why = "the brokers do not respond".to_owned();
+        let mut why = format!("the brokers do not respond{MAJORITY}");
+        let mut silent_since = Instant::now();
         loop {
-            self.check(&why)?;
+            self.check(&why, silent_since + SILENCE_MAX)?;
             match consumer.poll(LOOK_INTERVAL) {
                 None => {
                     if let Some((_, told)) = consumer.context().last_error() {
-                        why = told;
+                        why = format!("{told}{MAJORITY}");
                     }
                 }
                 Some(Ok(message)) => {
+                    silent_since = Instant::now();
                     if message.offset() < end && message.key() == Some(self.id.as_bytes()) {
                         last = message.payload().map(<[u8]>::to_vec);
                     }

@@ -18,6 +18,7 @@ use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::link_sink::LinkSink;
+use crate::sink::servers::{parse_servers, with_port};
 use crate::sink::text::target::{FORMAT_WORDS, format_option};
 use crate::sink::tls_options;
 
@@ -123,7 +124,8 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     if hosts.contains('@') {
         return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
     }
-    let servers = hosts.split(',').map(server).collect::<Result<Vec<_>, _>>().map_err(wrong)?.join(",");
+    let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
+    let servers = servers.iter().map(|(host, port)| with_port(host, *port)).collect::<Vec<_>>().join(",");
     check_topic(topic).map_err(wrong)?;
     let word = |query: &mut Query<'_>, key, default| {
         Ok::<_, ConfigError>(query.take_word(key, &ON_OFF_WORDS)?.unwrap_or(default))
@@ -176,26 +178,6 @@ fn check_topic(topic: &str) -> Result<(), String> {
         ))
     } else {
         Ok(())
-    }
-}
-
-/// Host and port, as librdkafka wants them.
-fn server(text: &str) -> Result<String, String> {
-    let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address are in brackets.
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    let port = match port.map(str::parse::<u16>) {
-        None => PORT_DEFAULT,
-        Some(Ok(port)) if port > 0 => port,
-        Some(_) => return Err("the port is not a number from 1 to 65535".to_owned()),
-    };
-    let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    // librdkafka would take something in front of :// for a protocol.
-    match name.is_empty() || name.contains(|letter: char| letter.is_whitespace() || "/[]".contains(letter)) {
-        true => Err("it has no host".to_owned()),
-        false => Ok(format!("{host}:{port}")),
     }
 }
 

@@ -27,7 +27,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// For how long they are served then: each call with zero would serve only one.
 const SERVE_FOR: Duration = Duration::from_millis(1);
-/// How often the events of librdkafka are served while messages are on their way.
+/// How often the events of librdkafka are served while messages are on their way. In between the thread sleeps: `poll` of rdkafka spins
+/// through the last millisecond of its time-out.
 const DELIVERY_INTERVAL: Duration = Duration::from_millis(1);
 /// The smallest batch that a topic may want.
 const BATCH_BYTES_MIN: usize = 512;
@@ -154,7 +155,7 @@ impl Connection {
         let context = self.producer.context();
         let (mut before, mut patience) = (self.producer.in_flight_count(), Patience::new());
         loop {
-            self.producer.poll(DELIVERY_INTERVAL);
+            self.producer.poll(Duration::ZERO);
             let left = self.producer.in_flight_count();
             // Without a transaction the others are delivered, although one failed.
             if left == 0 || (self.settings.is_exactly_once && context.has_failures()) {
@@ -169,6 +170,7 @@ impl Connection {
                 link.size.shrink();
                 return Err(Ended::InDoubt(why));
             }
+            call.pause(DELIVERY_INTERVAL);
         }
     }
 
@@ -302,7 +304,8 @@ fn send(
         if call.is_stopped() {
             return Err(Unsent::Ended(Ended::Stopped));
         }
-        producer.poll(DELIVERY_INTERVAL);
+        producer.poll(Duration::ZERO);
+        call.pause(DELIVERY_INTERVAL);
         record = unsent;
     }
 }

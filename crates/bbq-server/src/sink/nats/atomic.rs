@@ -17,7 +17,7 @@ use tracing::{error, warn};
 
 use super::link::{Ended, NatsLink};
 use super::outgoing::{Limits, Outcome, Taken};
-use super::server::{RESPONSE_TIMEOUT, Server, api_error, why_ended};
+use super::server::{Server, api_error, why_ended};
 use super::shared::Seen;
 use super::stream::{Progress, Stream};
 use crate::sink::delivery::PendingGroup;
@@ -174,8 +174,9 @@ impl AtomicWriter {
         let subject = self.progress.clone();
         let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into()).await;
         published.map_err(|error| Ended::InDoubt(io::Error::other(error)))?;
-        let Server { replies, .. } = &mut self.server;
-        let reply = timeout(RESPONSE_TIMEOUT, replies.next()).await.map_err(|_| late())?;
+        let Server { replies, patience, .. } = &mut self.server;
+        let patience = *patience;
+        let reply = timeout(patience, replies.next()).await.map_err(|_| late(patience))?;
         let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
         self.sequence = sequence_of(&reply)?;
         link.shared.wrote(self.sequence, &self.positions);
@@ -198,7 +199,8 @@ impl AtomicWriter {
             let is_waiting = self.committing.is_none() && !self.staged.outcomes.is_empty();
             let commit_at = self.committed + COMMIT_INTERVAL;
             let deadline = self.committing.as_ref().map(|committing| committing.deadline);
-            let Server { replies, ended, .. } = &mut self.server;
+            let Server { replies, ended, patience, .. } = &mut self.server;
+            let patience = *patience;
             tokio::select! {
                 biased;
                 reply = replies.next() => {
@@ -209,7 +211,7 @@ impl AtomicWriter {
                 why = why_ended(ended) => return Err(Ended::InDoubt(why)),
                 Some(group) = link.groups.recv() => self.push(link, group),
                 () = sleep_until(commit_at), if is_waiting => {}
-                () = sleep_until(deadline.unwrap_or(commit_at)), if deadline.is_some() => return Err(late()),
+                () = sleep_until(deadline.unwrap_or(commit_at)), if deadline.is_some() => return Err(late(patience)),
             }
         }
     }
@@ -258,7 +260,7 @@ impl AtomicWriter {
             }
             Ok::<(), async_nats::PublishError>(())
         };
-        in_time(publish).await?;
+        in_time(server.patience, publish).await?;
         Ok(true)
     }
 
@@ -283,9 +285,10 @@ impl AtomicWriter {
         let payload = Progress::payload(&link.shared.writer, &self.positions);
         let reply = format!("{}.{}", self.server.inbox, batch.number);
         let (client, subject) = (&self.server.client, self.progress.clone());
-        in_time(client.publish_with_reply_and_headers(subject, reply, headers, payload.into())).await?;
+        let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into());
+        in_time(self.server.patience, published).await?;
         self.committed = Instant::now();
-        let deadline = self.committed + RESPONSE_TIMEOUT;
+        let deadline = self.committed + self.server.patience;
         self.committing = Some(Committing { batch, positions: self.positions.clone(), deadline });
         Ok(true)
     }
@@ -313,14 +316,15 @@ impl AtomicWriter {
 
 /// Waits for room among what is to be sent, but not without end.
 pub(super) async fn in_time<E: std::error::Error + Send + Sync + 'static>(
+    patience: Duration,
     publish: impl Future<Output = Result<(), E>>,
 ) -> Result<(), Ended> {
-    let published = timeout(RESPONSE_TIMEOUT, publish).await.map_err(|_| late())?;
+    let published = timeout(patience, publish).await.map_err(|_| late(patience))?;
     published.map_err(|error| Ended::InDoubt(io::Error::other(error)))
 }
 
-pub(super) fn late() -> Ended {
-    let text = format!("the server did not take what was published within {} s", RESPONSE_TIMEOUT.as_secs());
+pub(super) fn late(patience: Duration) -> Ended {
+    let text = format!("the server did not take what was published within {} s", patience.as_secs());
     Ended::InDoubt(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
@@ -340,7 +344,9 @@ pub(super) fn sequence_of(reply: &Reply) -> Result<u64, Ended> {
 /// What a reply says that is no acknowledgement.
 fn refusal(reply: &Reply) -> Ended {
     if reply.status == Some(StatusCode::NO_RESPONDERS) {
-        return Ended::Failed(io::Error::other("no stream takes the messages any more; was it deleted?"));
+        return Ended::Failed(io::Error::other(
+            "no stream takes the messages now: it has no leader, or was deleted",
+        ));
     }
     let response: Option<Value> = serde_json::from_slice(&reply.payload).ok();
     match response.as_ref().and_then(api_error) {

@@ -21,6 +21,10 @@
 //! the last message of their subject nor of the stream would be this sink's. It costs one message per batch. Older progress stays in
 //! the stream: after the server has lost the end of its disk, the last one that is left says exactly what else is left.
 //!
+//! In a cluster the stream's leader responds. One that was replaced and does not know of it may tell of older progress: what is published
+//! behind that, the cluster refuses, and the next connection asks again. What was published to a leader that is killed gets no response;
+//! it is in the stream or not, as the progress says that the next leader has.
+//!
 //! JetStream acknowledges before it syncs its disk. When the server comes back with less than it has acknowledged, bbq sees it by
 //! the positions, sends again what is still here, and logs what is not.
 //!

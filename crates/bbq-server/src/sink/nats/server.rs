@@ -10,14 +10,21 @@ use std::time::Duration;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, RequestErrorKind, ServerAddr, Subscriber};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::settings::NatsSettings;
 use crate::sink::resolver::Resolver;
+use crate::sink::servers::with_port;
 
 /// A server that does not accept a connection and greet within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that does not respond within this time to a request, or to what was published, is down.
-pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same in a cluster. What a stream's leader was given before it was killed stays without a response, and the cluster has another
+/// leader within seconds. To ask again too early costs little: what was published and comes late is seen in the progress.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// `err_code` of a cluster without a leader, or of a stream without one.
+const NOT_AVAILABLE: u64 = 10008;
 /// A quiet connection is tried as often: one that is dead is noticed after three times.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Publications that async-nats holds before it makes the caller wait: a quarter of a batch.
@@ -34,6 +41,9 @@ pub(super) struct Server {
     pub(super) inbox: String,
     /// Why the connection is of no use any more.
     pub(super) ended: watch::Receiver<Option<String>>,
+    /// How long a response may take.
+    pub(super) patience: Duration,
+    is_in_cluster: bool,
 }
 
 /// Why a request failed.
@@ -98,37 +108,42 @@ impl Server {
             };
             io::Error::other(format!("{why}{remedy}"))
         })?;
-        if !client.server_info().headers {
+        let info = client.server_info();
+        if !info.headers {
             return Err(io::Error::other("the server has no headers; bbq needs nats-server 2.2 or newer"));
         }
         let inbox = client.new_inbox();
         let replies = client.subscribe(format!("{inbox}.*")).await.map_err(io::Error::other)?;
-        Ok(Server { client, replies, inbox, ended })
+        let is_in_cluster = info.cluster.is_some();
+        let patience = if is_in_cluster { CLUSTER_TIMEOUT } else { RESPONSE_TIMEOUT };
+        Ok(Server { client, replies, inbox, ended, patience, is_in_cluster })
     }
 
     /// Calls the JetStream API.
     pub(super) async fn request(&mut self, name: &str, body: &Value) -> Result<Value, RequestError> {
         let subject = format!("$JS.API.{name}");
         let body = body.to_string().into();
-        let Server { client, ended, .. } = self;
+        let Server { client, ended, patience, is_in_cluster, .. } = self;
+        let majority = if *is_in_cluster { MAJORITY } else { "" };
+        let late = || {
+            format!(
+                "the server did not respond to {name} within {} s{majority}; may the user publish to $JS.API.> and subscribe to _INBOX.>?",
+                patience.as_secs()
+            )
+        };
         let response = tokio::select! {
-            response = client.request(subject, body) => response,
+            response = client.request(subject, body) => response.map_err(|error| match error.kind() {
+                RequestErrorKind::NoResponders => format!(
+                    "the server has no JetStream, or its account has none{majority}; start it with --jetstream, or enable JetStream for \
+                     the account"
+                ),
+                RequestErrorKind::TimedOut => late(),
+                _ => with_sources(&error),
+            }),
+            () = sleep(*patience) => Err(late()),
             why = why_ended(ended) => return Err(RequestError::Failed(why)),
         };
-        let response = response.map_err(|error| {
-            RequestError::Failed(io::Error::other(match error.kind() {
-                RequestErrorKind::NoResponders => {
-                    "the server has no JetStream, or its account has none; start it with --jetstream, or enable JetStream for the \
-                     account"
-                        .to_owned()
-                }
-                RequestErrorKind::TimedOut => format!(
-                    "the server did not respond to {name} within {} s; may the user publish to $JS.API.> and subscribe to _INBOX.>?",
-                    RESPONSE_TIMEOUT.as_secs()
-                ),
-                _ => with_sources(&error),
-            }))
-        })?;
+        let response = response.map_err(|why| RequestError::Failed(io::Error::other(why)))?;
         let value: Value = serde_json::from_slice(&response.payload)
             .map_err(|error| RequestError::Failed(io::Error::other(format!("{name}: {error}"))))?;
         match api_error(&value) {
@@ -143,6 +158,9 @@ pub(super) async fn why_ended(ended: &mut watch::Receiver<Option<String>>) -> io
     let why = ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
     io::Error::other(why.unwrap_or_else(|| "the connection ended".to_owned()))
 }
+
+/// What a cluster needs to respond.
+const MAJORITY: &str = "; are most servers of the cluster there?";
 
 /// What a server says when it refuses the credentials.
 const AUTHORIZATION: &str = "authorization violation";
@@ -164,7 +182,8 @@ pub(super) fn api_error(response: &Value) -> Option<(u64, String)> {
     let error = response.get("error")?;
     let code = error.get("err_code").and_then(Value::as_u64).unwrap_or_default();
     let text = error.get("description").and_then(Value::as_str).unwrap_or("an error without a description");
-    Some((code, format!("{text} ({code})")))
+    let remedy = if code == NOT_AVAILABLE { MAJORITY } else { "" };
+    Some((code, format!("{text} ({code}){remedy}")))
 }
 
 /// The addresses to try. For TLS they must be names, as certificates have names; async-nats resolves these itself.
@@ -172,10 +191,7 @@ async fn addresses(target: &NatsSettings, resolver: &Resolver) -> io::Result<Vec
     let mut addresses = Vec::new();
     let mut failed = None;
     for (host, port) in &target.servers {
-        let url = |host: &str| match host.contains(':') {
-            true => format!("nats://[{host}]:{port}"),
-            false => format!("nats://{host}:{port}"),
-        };
+        let url = |host: &str| format!("nats://{}", with_port(host, *port));
         if target.tls.is_some() {
             addresses.push(url(host).parse().map_err(io::Error::other)?);
             continue;

@@ -20,6 +20,7 @@ use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::link_sink::LinkSink;
+use crate::sink::servers::parse_servers;
 use crate::sink::text::target::{FORMAT_WORDS, format_option};
 use crate::sink::tls_options::{self, PATH};
 
@@ -128,7 +129,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     if hosts.contains('@') {
         return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
     }
-    let servers = hosts.split(',').map(server).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
     let template = Template::parse(subject).map_err(wrong)?;
     let word = |query: &mut Query<'_>, key| {
         Ok::<_, ConfigError>(query.take_word(key, &ON_OFF_WORDS)?.unwrap_or_default())
@@ -187,25 +188,6 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         credentials,
         tls,
     }))))
-}
-
-/// Host and port.
-fn server(text: &str) -> Result<(String, u16), String> {
-    let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address are in brackets.
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    let port = match port.map(str::parse::<u16>) {
-        None => PORT_DEFAULT,
-        Some(Ok(port)) if port > 0 => port,
-        Some(_) => return Err("the port is not a number from 1 to 65535".to_owned()),
-    };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    match host.is_empty() || host.contains(char::is_whitespace) {
-        true => Err("it has no host".to_owned()),
-        false => Ok((host.to_owned(), port)),
-    }
 }
 
 #[derive(Debug)]

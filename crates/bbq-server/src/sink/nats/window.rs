@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::atomic::{in_time, late, number_of, sequence_of};
 use super::link::{Ended, NatsLink};
 use super::outgoing::{Limits, Outcome, Taken};
-use super::server::{RESPONSE_TIMEOUT, Server, why_ended};
+use super::server::{Server, why_ended};
 use super::stream::Stream;
 use crate::sink::positions::Positions;
 
@@ -43,7 +43,8 @@ pub(super) async fn write(
     let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
     let payload = link.target.encoding.payload_max(largest);
     let (mut chunks, mut number, mut positions) = (VecDeque::<Chunk>::new(), 0_u64, Positions::default());
-    let mut deadline = Instant::now() + RESPONSE_TIMEOUT;
+    let patience = server.patience;
+    let mut deadline = Instant::now() + patience;
     loop {
         while let Ok(group) = link.groups.try_recv() {
             link.push(group, &nothing);
@@ -57,9 +58,9 @@ pub(super) async fn write(
             let Taken { messages, outcomes, .. } = taken;
             let unacknowledged = messages.len();
             if in_flight == 0 {
-                deadline = Instant::now() + RESPONSE_TIMEOUT;
+                deadline = Instant::now() + patience;
             }
-            in_time(async {
+            in_time(patience, async {
                 for mut message in messages {
                     let (lane, record) = message.record;
                     message.headers.insert(MESSAGE_ID, format!("{}-{lane}-{record}", link.shared.id));
@@ -86,11 +87,11 @@ pub(super) async fn write(
                 if let Some(chunk) = chunks.iter_mut().find(|chunk| number < chunk.end) {
                     chunk.unacknowledged = chunk.unacknowledged.saturating_sub(1);
                 }
-                deadline = Instant::now() + RESPONSE_TIMEOUT;
+                deadline = Instant::now() + patience;
             }
             why = why_ended(ended) => return Err(Ended::InDoubt(why)),
             Some(group) = link.groups.recv() => link.push(group, &nothing),
-            () = sleep_until(deadline), if in_flight > 0 => return Err(late()),
+            () = sleep_until(deadline), if in_flight > 0 => return Err(late(patience)),
         }
     }
 }
