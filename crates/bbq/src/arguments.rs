@@ -37,6 +37,11 @@ pub(crate) enum Command {
     ///
     /// Shows received and delivered messages, and all problems of the server.
     Status(StatusArguments),
+    /// Show what a server is doing in the terminal, once a second
+    ///
+    /// Shows what the page of the admin shows: problems and what to do about them, the ledger, rates, listeners with their sockets, workers
+    /// and sinks. A server that goes away is waited for.
+    Top(TopArguments),
     /// Show messages while they come
     ///
     /// Shows what is on the server's disk, a line for each message, until it is ended by SIGINT. If more comes than somebody could read, the
@@ -168,12 +173,8 @@ Exit codes:
 For monitoring use /health, which returns 200, or 503 and the problems: curl -fsS http://127.0.0.1:7790/health
 docs/OPERATIONS.md explains each line and what to do about each problem.")]
 pub(crate) struct StatusArguments {
-    /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration
-    #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
-    pub(crate) admin: SocketAddr,
-    /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: AdminArguments,
     /// Show every socket, not only their sums
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -220,12 +221,48 @@ pub(crate) struct TailArguments {
     /// Print an object per message, as a file sink with format=json does
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: AdminArguments,
+}
+
+/// The server that `status`, `top` and `tail` ask.
+#[derive(Args)]
+pub(crate) struct AdminArguments {
     /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration
     #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
     pub(crate) admin: SocketAddr,
     /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Keys: q quit, arrows and page keys scroll, Tab the next table, s sort, / filter, space pause, + and - interval, h help.
+Examples:
+  bbq top
+  bbq top --once
+  bbq top --json --interval 10 | jq .ledger.received
+The exit code is 130 after Ctrl-C. Colours are not used if NO_COLOR is set.")]
+pub(crate) struct TopArguments {
+    #[command(flatten)]
+    pub(crate) server: AdminArguments,
+    /// Time between two requests, from 0.2 to 3600
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub(crate) interval: f64,
+    /// Print one frame as text, with the rates of one interval, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print the answer of `bbq status --json` at each interval, a line each; with --once, one line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.2..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("use seconds from 0.2 to 3600".to_owned()),
+    }
 }
 
 fn admin_address(text: &str) -> Result<SocketAddr, String> {

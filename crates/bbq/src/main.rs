@@ -15,14 +15,21 @@ mod log_queue;
 mod logging;
 mod manual;
 mod outcome;
+mod question;
 mod send;
 mod serve;
+mod signals;
 mod spec_help;
 mod spool;
 mod status;
 mod status_table;
 mod tail;
 mod token;
+#[cfg(feature = "top")]
+mod top;
+#[cfg(not(feature = "top"))]
+#[path = "top_left_out.rs"]
+mod top;
 
 use std::process::ExitCode;
 
@@ -38,6 +45,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => check::run_config(&arguments),

@@ -1,12 +1,10 @@
 //! `bbq status`: asks the admin, once or until the server is ready.
 
-mod question;
-
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use bbq_server::config::Secret;
 use bbq_server::status::Status;
 use hyper::body::Bytes;
@@ -14,9 +12,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::arguments::StatusArguments;
 use crate::outcome::{Outcome, misuse};
+use crate::question::{self, ANSWER_TIMEOUT, ask};
 use crate::status_table;
 use crate::token;
-use question::{ANSWER_TIMEOUT, ask};
 
 /// The pause before the next request is as long as the last request took, at least this...
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,8 +23,8 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let admin = arguments.admin;
-    let token = token::read(arguments.token_file.as_deref()).map_err(misuse)?;
+    let admin = arguments.server.admin;
+    let token = token::read(arguments.server.token_file.as_deref()).map_err(misuse)?;
     let token = token.as_ref();
     let answer = match arguments.wait {
         None => runtime.block_on(ask(admin, token, || {
@@ -54,9 +52,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         out.write_all(&answer)?;
         writeln!(out)?;
     } else {
-        let status: Status = serde_json::from_slice(&answer).with_context(|| {
-            format!("{admin} is a bbq server of another version; --json shows its answer")
-        })?;
+        let status = question::status_in(admin, &answer)?;
         status_table::write(&status, arguments.verbose, &mut out)?;
     }
     Ok(Outcome::Done)

@@ -2,24 +2,20 @@
 
 use std::io::{self, Write};
 
-use bbq_server::status::{Dropped, ListenerStatus, SinkStatus, SocketStatus, Status};
+use bbq_server::status::{Dropped, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
 use indicatif::BinaryBytes;
 
 /// Of each listener, every socket or their sums.
 pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
     let state = if status.ready { "ready" } else { "not ready" };
     writeln!(out, "bbq {} pid {} {state}, up {} s", status.version, status.pid, status.uptime_seconds)?;
-    for problem in status.problems() {
-        writeln!(out, "  problem: {problem}")?;
-    }
-    for notice in &status.notices {
-        writeln!(out, "  notice: {notice}")?;
-    }
-    for warning in &status.warnings {
-        writeln!(out, "  warning: {warning}")?;
-    }
-    if let Some(why) = &status.refused_change {
-        writeln!(out, "  refused: {why}")?;
+    for finding in status.findings() {
+        let level = match finding.level {
+            Level::Problem => "problem",
+            Level::Notice => "notice",
+            Level::Warning => "warning",
+        };
+        writeln!(out, "  {level}: {}", finding.line())?;
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.

@@ -6,14 +6,11 @@ mod stream;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use tokio::sync::oneshot;
 
 use crate::arguments::TailArguments;
 use crate::outcome::{Outcome, complain, misuse};
-use crate::token;
+use crate::{signals, token};
 use line::Printer;
 use stream::{Ended, Stream};
 
@@ -22,8 +19,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let token = token::read(arguments.token_file.as_deref()).map_err(misuse)?;
-    let signal = catch()?;
+    let token = token::read(arguments.server.token_file.as_deref()).map_err(misuse)?;
+    let signal = signals::first_of(&[SIGINT, SIGTERM])?;
     runtime.block_on(async {
         tokio::select! {
             // First: what came before the signal is printed as a whole line.
@@ -32,23 +29,6 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<Outcome> {
             followed = follow(arguments, token.as_ref()) => followed.map(|()| Outcome::Done),
         }
     })
-}
-
-/// Completes with the number of the first signal. A second one has its default action: standard output may take nothing.
-fn catch() -> anyhow::Result<oneshot::Receiver<u8>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
-    let (tell, signal) = oneshot::channel();
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut tell = Some(tell);
-        for number in signals.forever() {
-            match tell.take() {
-                // An error means that the command has ended.
-                Some(tell) => drop(tell.send(u8::try_from(number).unwrap_or_default())),
-                None => drop(signal_hook::low_level::emulate_default_handler(number).ok()),
-            }
-        }
-    })?;
-    Ok(signal)
 }
 
 /// Follows until the output is closed. A server that ends is waited for: it may be restarted, or upgraded.
@@ -76,7 +56,7 @@ async fn follow(arguments: &TailArguments, token: Option<&bbq_server::config::Se
         }
         // What came before is not shown again.
         from = "now";
-        complain(&anyhow::anyhow!("{} ended the connection; trying again", arguments.admin));
+        complain(&anyhow::anyhow!("{} ended the connection; trying again", arguments.server.admin));
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

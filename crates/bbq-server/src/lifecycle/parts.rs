@@ -118,7 +118,7 @@ impl Parts {
         }
         for listener in &self.listeners {
             if let Some(warning) = exposure(&listener.spec()) {
-                warn!("{warning}");
+                warn!("{}", warning.line());
             }
         }
         for (spec, _) in &self.sinks {

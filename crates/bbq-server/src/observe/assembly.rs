@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use bbq_listen::Address;
 use bbq_spool::{LaneCondition, LanePlace};
 
-use crate::lifecycle::parts::{Parts, waiting_for_space};
-use crate::observe::exposure::exposure;
+use crate::lifecycle::parts::Parts;
+use crate::observe::findings::is_stalled;
 use crate::observe::status::{
-    Dropped, LANE_CONDITIONS, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
-    SpoolStatus, Status, TlsStatus, WorkerStatus,
+    Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
+    SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus,
 };
 use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
@@ -26,14 +26,13 @@ impl Parts {
     /// Everything at this moment.
     pub(crate) fn status(&self) -> Status {
         self.note_kernel_drops();
-        let ongoing = self.changes.drops.ongoing();
-        let problems: Vec<String> = self.problems().into_iter().chain(ongoing.problems).collect();
-        Status {
+        let mut status = Status {
             ready: self.ready.load(Ordering::Acquire),
-            troubles: problems.clone(),
-            problems,
-            notices: ongoing.notices,
-            warnings: self.listeners.iter().filter_map(|listener| exposure(&listener.spec())).collect(),
+            problems: Vec::new(),
+            troubles: Vec::new(),
+            notices: Vec::new(),
+            warnings: Vec::new(),
+            findings: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             refused_change: self.changes.refused(),
@@ -44,43 +43,12 @@ impl Parts {
             sinks: self.sinks.iter().map(|(spec, ledger)| self.sink_status(spec, ledger)).collect(),
             ledger: self.ledger_status(),
             spool: self.spool_status(),
-        }
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let lanes = self.lanes.iter().filter_map(|lane| match lane.view().condition {
-            LaneCondition::Writing => None,
-            LaneCondition::WaitingForSpace => waiting_for_space(lane),
-            LaneCondition::Failed => {
-                let why = lane.failure().unwrap_or_default();
-                Some(format!("lane {} failed and takes nothing until a restart: {why}", lane.index()))
-            }
-        });
-        let sinks = self.sinks.iter().filter_map(|(spec, ledger)| {
-            Some(format!("sink {spec} cannot deliver and tries again: {}", ledger.problem()?))
-        });
-        let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
-            let why = self.ledger.listener(index).failure()?;
-            Some(format!("listener {} no longer takes messages: {why}", listener.spec().text))
-        });
-        let foreign = self.listeners.iter().filter_map(|listener| {
-            Some(format!("listener {} {}", listener.spec().text, listener.foreign.problem()?))
-        });
-        let certificates = self.listeners.iter().filter_map(|listener| {
-            let why = listener.tls.as_ref()?.problem()?;
-            Some(format!(
-                "listener {} serves an old certificate, as the new one cannot be used: {why}",
-                listener.spec().text
-            ))
-        });
-        let tokens = self.listeners.iter().filter_map(|listener| {
-            let why = listener.tokens.as_ref()?.problem()?;
-            Some(format!(
-                "listener {} takes old tokens, as the new file cannot be used: {why}",
-                listener.spec().text
-            ))
-        });
-        lanes.chain(sinks).chain(listeners).chain(foreign).chain(certificates).chain(tokens).collect()
+        };
+        status.findings = self.findings(&status);
+        let lines = |level| status.findings.iter().filter(move |finding| finding.level == level);
+        let [problems, notices, warnings] = [Level::Problem, Level::Notice, Level::Warning]
+            .map(|level| lines(level).map(Finding::line).collect::<Vec<_>>());
+        Status { troubles: problems.clone(), problems, notices, warnings, ..status }
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
@@ -196,11 +164,13 @@ impl Parts {
 }
 
 fn worker_status((index, view): (usize, &Arc<WorkerView>)) -> WorkerStatus {
+    let heartbeat_ms = view.heartbeat_age_ms();
     WorkerStatus {
         index,
         connections: view.connections.load(Ordering::Relaxed),
         sessions: view.sessions.load(Ordering::Relaxed),
         sessions_active: view.active_sessions.count(),
-        heartbeat_ms: view.heartbeat_age_ms(),
+        heartbeat_ms,
+        stalled: is_stalled(heartbeat_ms),
     }
 }

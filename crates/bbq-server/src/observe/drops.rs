@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
+use crate::observe::status::{Finding, Level};
+
 /// Time between two lines about the same episode.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// An episode ends when nothing has happened for this long. A monitor that asks /health once a minute sees every episode.
@@ -75,13 +77,6 @@ enum Line {
     },
 }
 
-/// The episodes in progress, a line each.
-#[derive(Debug, Default)]
-pub(crate) struct Ongoing {
-    pub(crate) problems: Vec<String>,
-    pub(crate) notices: Vec<String>,
-}
-
 impl Drops {
     fn locked(&self) -> MutexGuard<'_, BTreeMap<(String, String), Row>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -123,20 +118,22 @@ impl Drops {
     }
 
     /// The episodes of the last minute.
-    pub(crate) fn ongoing(&self) -> Ongoing {
-        let mut ongoing = Ongoing::default();
-        for ((subject, what), row) in &*self.locked() {
-            let Some(episode) = &row.episode else { continue };
+    pub(crate) fn ongoing(&self) -> Vec<Finding> {
+        let rows = self.locked();
+        let ongoing = rows.iter().filter_map(|((subject, what), row)| {
+            let episode = row.episode.as_ref()?;
             let (count, ago) = (row.count.saturating_sub(episode.before), episode.last.elapsed().as_secs());
             let things = things(what);
             let (fault, remedy) = cause(what);
-            let line = format!("{subject}: {count} {things}, the last {ago} s ago: {remedy}");
-            match fault {
-                Fault::Sender => ongoing.notices.push(line),
-                Fault::Server => ongoing.problems.push(line),
-            }
-        }
-        ongoing
+            let level = match fault {
+                Fault::Sender => Level::Notice,
+                Fault::Server => Level::Problem,
+            };
+            let name = if connections(what).is_some() { what.clone() } else { format!("dropped-{what}") };
+            let text = format!("{subject}: {count} {things}, the last {ago} s ago");
+            Some(Finding { level, name, subject: subject.clone(), text, remedy: remedy.to_owned() })
+        });
+        ongoing.collect()
     }
 }
 
@@ -317,13 +314,11 @@ mod tests {
         let tally = |what: &str, count| Tally { subject: "s".to_owned(), what: what.to_owned(), count };
         drops.begin(vec![tally("full", 9)]);
         drops.check(vec![tally("full", 9), tally("malformed", 2)]);
-        let ongoing = drops.ongoing();
-        assert_eq!((ongoing.problems.len(), ongoing.notices.len()), (0, 1), "{ongoing:?}");
+        let levels = || drops.ongoing().into_iter().map(|finding| finding.level).collect::<Vec<_>>();
+        assert_eq!(levels(), [Level::Notice]);
         drops.check(vec![tally("full", 10)]);
-        let ongoing = drops.ongoing();
-        assert!(
-            ongoing.problems[0].starts_with("s: 1 messages dropped (full), the last 0 s ago: "),
-            "{ongoing:?}"
-        );
+        assert_eq!(levels(), [Level::Problem, Level::Notice]);
+        let line = drops.ongoing()[0].line();
+        assert!(line.starts_with("s: 1 messages dropped (full), the last 0 s ago: "), "{line}");
     }
 }

@@ -116,7 +116,7 @@ impl Windows {
 
 /// Whether the kernel's hash or a fixed order chooses the worker. A shared socket's next connection goes to an idle worker, and
 /// steering by processor or by weights is uneven on purpose.
-fn is_meant_to_be_even(distribution: Distribution, steering: &Steering) -> bool {
+pub(crate) fn is_meant_to_be_even(distribution: Distribution, steering: &Steering) -> bool {
     match distribution {
         Distribution::Reuseport => *steering == Steering::Hash,
         Distribution::AcceptMutex | Distribution::Handoff(_) => true,

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use bbq_listen::Address;
 
 use crate::config::ListenSpec;
+use crate::observe::status::{Finding, Level};
 
-/// What a person should know of a listener that other machines can reach; `None` if it is protected, or on loopback.
-pub(crate) fn exposure(spec: &ListenSpec) -> Option<String> {
+/// What a person should know of a listener that other machines can reach, with what to do; `None` if it is protected, or on loopback.
+pub(crate) fn exposure(spec: &ListenSpec) -> Option<Finding> {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     let problem = match &spec.address {
         Address::Udp(address) if is_open(address) => "anybody can send datagrams, and read them on the way",
@@ -26,7 +27,14 @@ pub(crate) fn exposure(spec: &ListenSpec) -> Option<String> {
         }
         _ => return None,
     };
-    Some(format!("listener {} is open to the network: {problem}", spec.text))
+    let subject = format!("listener {}", spec.text);
+    Some(Finding {
+        level: Level::Warning,
+        name: "listener-exposed".to_owned(),
+        text: format!("{subject} is open to the network"),
+        subject,
+        remedy: problem.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -35,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_listener_beyond_loopback_is_told_with_what_it_lacks() {
-        let of = |text: &str| exposure(&ListenSpec::parse(text).unwrap());
+        let of = |text: &str| exposure(&ListenSpec::parse(text).unwrap()).map(|finding| finding.line());
         for closed in [
             "lines+tcp://127.0.0.1:1",
             "syslog+udp://127.0.0.9:1",

@@ -117,7 +117,11 @@ fn server(status: &Status, text: &mut Text) {
     let counts = [
         ("bbq_problems", "Number of problems, as /health has them.", status.problems().len()),
         ("bbq_notices", "Number of notices: what single senders do wrong.", status.notices.len()),
-        ("bbq_warnings", "Number of warnings: what is configured and dangerous.", status.warnings.len()),
+        (
+            "bbq_warnings",
+            "Number of warnings: what is configured and dangerous, or may become a problem.",
+            status.warnings.len(),
+        ),
     ];
     for (name, help, count) in counts {
         text.one(name, Kind::Gauge, help, count as f64);

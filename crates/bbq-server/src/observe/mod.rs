@@ -8,6 +8,7 @@ pub(crate) mod checks;
 pub(crate) mod drops;
 pub(crate) mod evenness;
 pub(crate) mod exposure;
+pub(crate) mod findings;
 pub(crate) mod foreign;
 pub(crate) mod history;
 pub(crate) mod metrics;

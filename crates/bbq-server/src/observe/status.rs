@@ -25,9 +25,12 @@ pub struct Status {
     /// What single senders do wrong, and connections closed to make room; one line each. The server works as configured.
     #[serde(default)]
     pub notices: Vec<String>,
-    /// What is configured and dangerous; one line each. The server works as configured.
+    /// What is configured and dangerous, or may become a problem; one line each. The server works as configured.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// Everything of the three lists above, in parts: the problems first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// Why the last reload or upgrade was refused; none when it was made.
     pub refused_change: Option<String>,
     /// Version of the program.
@@ -57,6 +60,22 @@ impl Status {
         if self.problems.is_empty() { &self.troubles } else { &self.problems }
     }
 
+    /// Everything that somebody should know, the problems first, also from a server of an earlier version.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        if !self.findings.is_empty() {
+            return self.findings.clone();
+        }
+        let of =
+            |level, lines: &[String]| lines.iter().map(move |line| Finding::of_line(level, line)).collect();
+        let lists: [Vec<Finding>; 3] = [
+            of(Level::Problem, self.problems()),
+            of(Level::Notice, &self.notices),
+            of(Level::Warning, &self.warnings),
+        ];
+        lists.into_iter().flatten().collect()
+    }
+
     /// The response to /health: whether everything works as configured, and a text.
     #[must_use]
     pub fn health(&self) -> (bool, String) {
@@ -76,6 +95,46 @@ impl Status {
     }
 }
 
+/// Something about the server that somebody should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What kind of finding it is, such as `worker-stalled`. More kinds may be added.
+    pub name: String,
+    /// What it is about, such as `worker 0`. Of one name and subject there is one finding at a time.
+    pub subject: String,
+    /// What is wrong, with the subject.
+    pub text: String,
+    /// What to do about it; may be empty.
+    pub remedy: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The server does not work as configured: /health returns 503.
+    Problem,
+    /// Single senders are at fault.
+    Notice,
+    /// It is dangerous, or may become a problem.
+    Warning,
+}
+
+impl Finding {
+    /// As a line of the lists `problems`, `notices` and `warnings`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        if self.remedy.is_empty() { self.text.clone() } else { format!("{}: {}", self.text, self.remedy) }
+    }
+
+    fn of_line(level: Level, line: &str) -> Finding {
+        let (name, subject, remedy) = Default::default();
+        Finding { level, name, subject, text: line.to_owned(), remedy }
+    }
+}
+
 /// A worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerStatus {
@@ -89,6 +148,9 @@ pub struct WorkerStatus {
     pub sessions_active: u64,
     /// Milliseconds since its thread last returned to the event loop; well over 100 means that the worker is stuck.
     pub heartbeat_ms: u64,
+    /// It has not returned for so long that it is a problem.
+    #[serde(default)]
+    pub stalled: bool,
 }
 
 /// A listener.

@@ -47,7 +47,7 @@ impl Stream {
         from: &str,
         token: Option<&Secret>,
     ) -> Result<Stream, Ended> {
-        let admin = arguments.admin;
+        let admin = arguments.server.admin;
         let away = |what: &str| {
             Ended::Away(anyhow!(
                 "no bbq server answers at {admin}: {what}; is one running (`bbq serve`)? --admin ADDR is another one's"
@@ -116,7 +116,7 @@ fn request(
         }
     }
     let path = format!("/tail?{}", query.finish());
-    let mut request = Request::get(path).header("host", arguments.admin.to_string());
+    let mut request = Request::get(path).header("host", arguments.server.admin.to_string());
     if let Some(token) = token {
         // The error of a token that fits no header does not show it.
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
@@ -131,7 +131,7 @@ async fn refusal(
     token: Option<&Secret>,
     response: Response<Incoming>,
 ) -> anyhow::Error {
-    let (admin, code) = (arguments.admin, response.status());
+    let (admin, code) = (arguments.server.admin, response.status());
     if code == StatusCode::UNAUTHORIZED {
         let which = if token.is_some() { "another token" } else { "a token" };
         return anyhow!(

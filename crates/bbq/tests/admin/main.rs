@@ -1,4 +1,4 @@
-//! The admin as people see it: the page in a real browser, `bbq tail`, and what Prometheus makes of the metrics.
+//! The admin as people see it: the page in a real browser, `bbq top` in a real terminal, `bbq tail`, and what Prometheus makes of the metrics.
 
 mod alerts;
 mod browser;
@@ -13,4 +13,8 @@ mod prometheus;
 mod support;
 mod tail;
 mod tail_under_load;
+mod terminal;
+mod top;
+mod top_keys;
+mod top_problems;
 mod viewers;

@@ -133,14 +133,15 @@ fn problems_are_seen_without_scrolling_and_go_again() {
     browser.wait(
         "the problems",
         seen,
-        has(&["worker 0 is stuck", "top -H -p", "routers", "(kernel)", "dead"]),
+        has(&["worker 0 is stalled", "top -H -p", "routers", "(kernel)", "dead"]),
     );
     browser.wait("the boxes", boxes, has(&["worker 0", "stuck for", "dead", "cannot deliver"]));
     let title = browser.run("return document.title + document.getElementById('state').textContent");
     assert!(title.as_str().is_some_and(|title| title.contains("3 problems")), "{title}");
     drop(stall);
-    browser
-        .wait("the end of the stall", seen, |seen| !seen.as_str().is_some_and(|seen| seen.contains("stuck")));
+    browser.wait("the end of the stall", seen, |seen| {
+        !seen.as_str().is_some_and(|seen| seen.contains("stalled"))
+    });
     assert_quiet_console(&browser);
 }
 

@@ -4,7 +4,7 @@
 import { byId, element, setAttribute, setText, svg } from "./element.js";
 import { curve, line, widthOf } from "./geometry.js";
 import { bytes, count, data, duration, percent, rate, setData } from "./number.js";
-import { dropsOf, isFailing, isStalled } from "./problems.js";
+import { dropsOf, isFailing } from "./problems.js";
 import { sum } from "./rates.js";
 
 // More boxes than this are one box: the tables have each of them.
@@ -135,7 +135,7 @@ function listenerBox(listener, index, rates) {
 
 function workerBox(worker, lane, index, rates) {
   const pace = rates.of((status) => status.spool.lanes[index]?.records);
-  const stuck = isStalled(worker);
+  const stuck = worker.stalled;
   const lame = lane && lane.condition !== "writing";
   let detail = count(worker.connections) + (worker.connections === 1 ? " connection" : " connections");
   if (lame) detail = "lane " + lane.condition;

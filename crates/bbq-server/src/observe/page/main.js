@@ -80,10 +80,10 @@ class Page {
 
   show(status) {
     this.rates.add(status);
-    const found = this.problems.update(status);
+    this.problems.update(status);
     for (const part of this.parts) part.update(status, this.rates);
     this.tail.update(status);
-    const problems = found.filter((problem) => problem.level === "problem").length;
+    const problems = status.findings.filter((finding) => finding.level === "problem").length;
     setText(byId("who"), status.version + " \u00b7 " + location.host + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
     if (!status.ready) this.state("problem", "\u25b2 not ready");
     else if (problems > 0) this.state("problem", "\u25b2 " + problems + (problems === 1 ? " problem" : " problems"));

@@ -16,7 +16,7 @@ export class Sinks {
       { label: "Lag", meaning: "age of the last message that it delivered", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
       { label: "State", isText: true, cell: ({ sink }) => isFailing(sink)
-        ? { text: "cannot deliver: " + (sink.problem ?? sink.trouble), level: "problem" }
+        ? { text: "cannot deliver: " + sink.problem, level: "problem" }
         : { text: sink.queued ? "delivering" : "has everything" } },
     ]);
   }

@@ -2,20 +2,19 @@
 
 import { byId } from "./element.js";
 import { count, duration, rate } from "./number.js";
-import { isStalled } from "./problems.js";
 import { Table } from "./table.js";
 
 export class Workers {
   constructor() {
     this.table = new Table(byId("worker-table"), "A worker receives, and writes a lane of the spool", [
-      { label: "Worker", isText: true, cell: ({ worker }) => ({ text: String(worker.index), level: isStalled(worker) ? "problem" : undefined }) },
+      { label: "Worker", isText: true, cell: ({ worker }) => ({ text: String(worker.index), level: worker.stalled ? "problem" : undefined }) },
       { label: "Rate", meaning: "messages that its lane made durable", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Durable", field: "records", cell: ({ lane }) => ({ text: count(lane?.records), value: lane?.records }) },
       { label: "Connections", field: "connections", cell: ({ worker }) => ({ text: count(worker.connections), value: worker.connections }) },
       { label: "Sessions", cell: ({ worker }) => ({ text: count(worker.sessions), value: worker.sessions }) },
       { label: "Active", meaning: "sessions that sent something lately", cell: ({ worker }) => ({ text: count(worker.sessions_active), value: worker.sessions_active }) },
       { label: "Heartbeat", meaning: "since it last came back to its event loop", cell: ({ worker }) => ({
-        text: duration(worker.heartbeat_ms) + " ago", value: worker.heartbeat_ms, level: isStalled(worker) ? "problem" : undefined }) },
+        text: duration(worker.heartbeat_ms) + " ago", value: worker.heartbeat_ms, level: worker.stalled ? "problem" : undefined }) },
       { label: "Lane", isText: true, cell: ({ lane }) => lane ? condition(lane) : { text: "\u2013" } },
     ]);
   }

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bbq_listen::{Address, Holder};
 use bbq_server::config::{ADMIN_DEFAULT, Secret};
+use bbq_server::status::Status;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
@@ -17,14 +18,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// A server that does not answer within this time is stuck.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An admin answers within milliseconds. After this time the user is told that it is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The status of 256 listeners with 256 sockets each is 40 MB; another program may send without end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Gets the JSON of `/status`. Calls `slow` if the answer takes long.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     admin: SocketAddr,
     token: Option<&Secret>,
     slow: impl FnOnce(),
@@ -96,6 +97,12 @@ async fn status_of(admin: SocketAddr, token: Option<&Secret>) -> anyhow::Result<
     } else {
         Err(no_admin(admin, "its answer to GET /status is not a status of bbq"))
     }
+}
+
+/// What an answer of [`ask`] says.
+pub(crate) fn status_in(admin: SocketAddr, answer: &[u8]) -> anyhow::Result<Status> {
+    serde_json::from_slice(answer)
+        .with_context(|| format!("{admin} is a bbq server of another version; --json shows its answer"))
 }
 
 /// Whether the program at an address accepts a connection and closes it when the client does: such a program is not stuck.

@@ -1,0 +1,77 @@
+//! What each key means, as in htop.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::screen::Action;
+
+/// The help, a line each.
+pub(super) const HELP: &[&str] = &[
+    "q, F10           quit",
+    "Up, Down         scroll the table in focus (its head has a *)",
+    "PgUp, PgDn       scroll by a page; Home, End go to its ends",
+    "Left, Right      columns that do not fit",
+    "Tab, Shift-Tab   the next or last table; the problems are one, too",
+    "s, F6            sort by the next column; behind the last, as configured",
+    "I                invert the order",
+    "/, F4            only rows with a text; Enter keeps it, Esc ends it",
+    "space            pause; again, go on",
+    "+, -             ask less or more often",
+    "h, F1, ?         this help",
+    "Ctrl-L, Ctrl-Z   draw again, suspend",
+];
+
+/// For the last line.
+pub(super) const FOOTER: &str = "F1 Help Tab Table F4 Filter F6 Sort Space Pause +- Interval F10 Quit";
+
+/// `None` if the key has no meaning.
+pub(super) fn action_of(key: KeyEvent, edits_filter: bool) -> Option<Action> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Some(Action::Interrupt),
+            KeyCode::Char('z') => Some(Action::Suspend),
+            KeyCode::Char('l') => Some(Action::Redraw),
+            _ => None,
+        };
+    }
+    let action = match key.code {
+        KeyCode::F(10) => Action::Quit,
+        KeyCode::F(1) => Action::Help,
+        KeyCode::F(4) => Action::Filter,
+        KeyCode::F(6) => Action::Sort,
+        KeyCode::Up => Action::Scroll(-1),
+        KeyCode::Down => Action::Scroll(1),
+        KeyCode::Left => Action::Columns(-1),
+        KeyCode::Right => Action::Columns(1),
+        KeyCode::PageUp => Action::Page(-1),
+        KeyCode::PageDown => Action::Page(1),
+        KeyCode::Home => Action::First,
+        KeyCode::End => Action::Last,
+        KeyCode::Tab => Action::Focus(1),
+        KeyCode::BackTab => Action::Focus(-1),
+        KeyCode::Esc => Action::Cancel,
+        KeyCode::Enter => Action::Accept,
+        KeyCode::Backspace => Action::Erase,
+        KeyCode::Char(character) if edits_filter => Action::Type(character),
+        KeyCode::Char(character) => of_character(character)?,
+        _ => return None,
+    };
+    // Without the line of the filter, nobody sees what is erased.
+    (edits_filter || action != Action::Erase).then_some(action)
+}
+
+fn of_character(character: char) -> Option<Action> {
+    Some(match character {
+        'q' => Action::Quit,
+        'h' | '?' => Action::Help,
+        '/' => Action::Filter,
+        's' => Action::Sort,
+        'I' => Action::Invert,
+        ' ' => Action::Pause,
+        '+' => Action::Slower,
+        '-' => Action::Faster,
+        _ => return None,
+    })
+}

@@ -1,0 +1,144 @@
+//! The screen that lives: asks the server, reads keys, draws. One thread, so that nothing here is shared.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bbq_server::config::Secret;
+use signal_hook::consts::SIGINT;
+use tokio::sync::{mpsc, oneshot};
+
+use super::model::Model;
+use super::number::duration;
+use super::screen::{Action, PARTS, Screen};
+use super::snapshot::Snapshot;
+use super::terminal::{Input, Terminal, inputs};
+use super::{keys, view};
+use crate::outcome::Outcome;
+
+/// A server that is away is not asked more often: another program may have its address.
+const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// How long ago the last answer was is shown to the second.
+const AWAY_TICK: Duration = Duration::from_secs(1);
+
+type Asking<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Snapshot>> + 'a>>;
+
+/// What the screen shows, and of whom.
+struct Live<'a> {
+    token: Option<&'a Secret>,
+    screen: Screen,
+    before: Option<Snapshot>,
+    now: Snapshot,
+    /// When the request that is under way, or the last one, was sent.
+    asked: Instant,
+    /// Why the last request failed.
+    failure: Option<String>,
+}
+
+/// Shows the server until a key or a signal ends it. `first` is its first answer.
+pub(super) async fn run(
+    admin: SocketAddr,
+    token: Option<&Secret>,
+    first: Snapshot,
+    screen: Screen,
+    mut signal: oneshot::Receiver<u8>,
+) -> anyhow::Result<Outcome> {
+    let asked = first.at;
+    let mut live = Live { token, screen, before: None, now: first, asked, failure: None };
+    let mut terminal = Terminal::open()?;
+    let mut inputs = inputs()?;
+    let mut asking: Option<Asking<'_>> = None;
+    loop {
+        let model = Model::new(admin, live.before.as_ref(), &live.now);
+        live.screen.away = live.failure.as_ref().map(|why| {
+            // Whole seconds: the tick is not exact.
+            let since = Duration::from_secs(live.now.at.elapsed().as_secs());
+            format!(
+                "! no answer since {}: {why}",
+                if since.is_zero() { "now".to_owned() } else { duration(since) }
+            )
+        });
+        let mut rows = [0; PARTS];
+        terminal
+            .draw(|frame| rows = view::draw(&model, &mut live.screen, frame.area(), frame.buffer_mut()))?;
+        if asking.is_none() && live.is_due() {
+            live.asked = Instant::now();
+            asking = Some(Box::pin(Snapshot::ask(admin, live.token, || {})));
+        }
+        let wake = live.next_wake(asking.is_some());
+        tokio::select! {
+            number = &mut signal => return Ok(Outcome::Signal(number.unwrap_or_default())),
+            input = next(&mut inputs) => match input? {
+                None => {}
+                Some(key) => {
+                    let Some(action) = keys::action_of(key, live.screen.edits_filter) else { continue };
+                    match action {
+                        Action::Quit => return Ok(Outcome::Done),
+                        Action::Interrupt => return Ok(Outcome::Signal(SIGINT as u8)),
+                        Action::Suspend => terminal.suspend()?,
+                        Action::Redraw => terminal.clear()?,
+                        _ => live.screen.act(action, &model, &rows),
+                    }
+                }
+            },
+            answer = answer_of(&mut asking) => {
+                asking = None;
+                live.take(answer);
+            }
+            () = tokio::time::sleep(wake) => {}
+        }
+    }
+}
+
+/// A key, or `None` for a new size.
+async fn next(
+    inputs: &mut mpsc::Receiver<Input>,
+) -> anyhow::Result<Option<ratatui::crossterm::event::KeyEvent>> {
+    match inputs.recv().await {
+        Some(Input::Key(key)) => Ok(Some(key)),
+        Some(Input::Resized) => Ok(None),
+        Some(Input::Closed(error)) => Err(error).context("the terminal is gone"),
+        None => anyhow::bail!("the thread that reads keys has ended"),
+    }
+}
+
+async fn answer_of(asking: &mut Option<Asking<'_>>) -> anyhow::Result<Snapshot> {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Live<'_> {
+    fn interval(&self) -> Duration {
+        let interval = Duration::from_secs_f64(self.screen.interval_seconds);
+        if self.failure.is_some() { interval.max(AWAY_INTERVAL_MIN) } else { interval }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.screen.is_paused && self.asked.elapsed() >= self.interval()
+    }
+
+    /// How long nothing changes unless something comes.
+    fn next_wake(&self, is_asking: bool) -> Duration {
+        if self.failure.is_some() || is_asking || self.screen.is_paused {
+            return AWAY_TICK;
+        }
+        self.interval().saturating_sub(self.asked.elapsed())
+    }
+
+    fn take(&mut self, answer: anyhow::Result<Snapshot>) {
+        // What was asked before the pause is not shown in it.
+        if self.screen.is_paused {
+            return;
+        }
+        match answer {
+            Ok(snapshot) => {
+                self.failure = None;
+                self.before = Some(std::mem::replace(&mut self.now, snapshot));
+            }
+            Err(error) => self.failure = Some(format!("{error:#}")),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A table in a number of lines: its head, and the rows from the first that is shown.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::look::{Look, mark};
+use super::pane::{Pane, Row, Sort};
+use super::text::{cut_middle, fit, safe, width};
+
+/// In front of a row: its mark.
+const MARGIN: usize = 2;
+/// Between two columns.
+const GAP: usize = 2;
+/// The name of a row has at least this, even if other columns do not fit then: the SPEC of a listener without a name, and a number.
+const NAME_MIN: usize = 30;
+/// A text in the last column that is cut has at least this.
+const TEXT_MIN: usize = 8;
+
+/// How a table is shown.
+pub(super) struct Shown<'a> {
+    pub(super) rows: Vec<&'a Row>,
+    pub(super) first: usize,
+    pub(super) first_column: usize,
+    pub(super) sort: Option<Sort>,
+    pub(super) is_in_focus: bool,
+}
+
+/// A column that is shown, and its width.
+struct Place {
+    column: usize,
+    width: usize,
+}
+
+/// At most `height` lines.
+pub(super) fn lines(
+    pane: &Pane,
+    shown: &Shown<'_>,
+    height: usize,
+    columns: usize,
+    look: &Look,
+) -> Vec<Line<'static>> {
+    if height == 0 {
+        return Vec::new();
+    }
+    let places = places(pane, shown, columns.saturating_sub(MARGIN));
+    let rows = shown.rows.iter().skip(shown.first).take(height - 1);
+    let head = head(pane, shown, &places, height - 1, columns, look);
+    let row = |row: &&Row| {
+        let style = look.level(row.level);
+        let mut spans = vec![Span::styled(mark(row.level), style)];
+        for (index, place) in places.iter().enumerate() {
+            let mut text = safe(&row.cells[place.column].text);
+            if index == 0 {
+                text = cut_middle(&text, place.width);
+            }
+            spans.push(Span::styled(
+                in_column(&text, pane, place, index),
+                if index == 0 { style } else { Style::new() },
+            ));
+        }
+        Line::from(spans)
+    };
+    std::iter::once(head).chain(rows.map(row)).collect()
+}
+
+fn head(
+    pane: &Pane,
+    shown: &Shown<'_>,
+    places: &[Place],
+    rows: usize,
+    columns: usize,
+    look: &Look,
+) -> Line<'static> {
+    let mut text = if shown.is_in_focus { "* ".to_owned() } else { "  ".to_owned() };
+    for (index, place) in places.iter().enumerate() {
+        let label = label(pane, place.column, shown.sort);
+        text += &in_column(&label, pane, place, index);
+    }
+    let all = shown.rows.len();
+    if all > rows {
+        let last = (shown.first + rows).min(all);
+        let which = format!(" {}-{last} of {all} ", (shown.first + 1).min(last));
+        if width(&which) < columns {
+            text = fit(&text, columns - width(&which), true) + &which;
+        }
+    }
+    Line::styled(fit(&text, columns, true), look.head(shown.is_in_focus))
+}
+
+/// The label of a column, with the order if it is sorted by it.
+fn label(pane: &Pane, column: usize, sort: Option<Sort>) -> String {
+    let label = pane.columns[column].label;
+    match sort.filter(|sort| sort.column == column) {
+        Some(sort) => format!("{label}{}", if sort.is_descending { 'v' } else { '^' }),
+        None => label.to_owned(),
+    }
+}
+
+fn in_column(text: &str, pane: &Pane, place: &Place, index: usize) -> String {
+    let gap = if index == 0 { 0 } else { GAP };
+    " ".repeat(gap) + &fit(text, place.width, pane.columns[place.column].is_text)
+}
+
+/// The columns that fit. The name gives way first; a text at the end may be cut.
+fn places(pane: &Pane, shown: &Shown<'_>, columns: usize) -> Vec<Place> {
+    let natural = |column: usize| {
+        let cells = shown.rows.iter().map(|row| width(&safe(&row.cells[column].text)));
+        cells.max().unwrap_or(0).max(width(&label(pane, column, shown.sort)))
+    };
+    let others: Vec<Place> = (1..pane.columns.len())
+        .skip(shown.first_column)
+        .map(|column| Place { column, width: natural(column) })
+        .collect();
+    let name = natural(0);
+    let all: usize = others.iter().map(|place| GAP + place.width).sum();
+    let name = columns.saturating_sub(all).clamp(name.min(NAME_MIN), name).min(columns);
+    let mut left = columns - name;
+    let mut places = vec![Place { column: 0, width: name }];
+    for mut place in others {
+        let room = left.saturating_sub(GAP);
+        if place.width > room {
+            if pane.columns[place.column].is_text && room >= TEXT_MIN {
+                place.width = room;
+                places.push(place);
+            }
+            break;
+        }
+        left = room - place.width;
+        places.push(place);
+    }
+    places
+}
