@@ -136,7 +136,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
                 pattern: "^(off|.+:[0-9]+)$",
             },
             default: ADMIN_DEFAULT,
-            meaning: "where the server shows its page, and answers `bbq status`, `bbq tail`, and HTTP requests for /status, /history, /tail, \
+            meaning: "where the server shows its page, and answers `bbq status`, `bbq top`, `bbq tail`, and HTTP requests for /status, /history, /tail, \
                       /configuration, /metrics and /health",
         },
     },

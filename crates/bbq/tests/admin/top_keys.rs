@@ -89,7 +89,7 @@ fn a_pause_holds_the_numbers_and_help_and_interval_are_shown() {
         top.press("h");
         let screen =
             top.wait("no help", |screen| !screen.contains("invert the order") && screen.contains("SINK"));
-        assert!(!screen.contains("77"), "{screen}");
+        assert!(screen.contains(" 0 =") && !screen.contains(" 77 ="), "{screen}");
     }
     top.press(" ");
     top.wait("the numbers", |screen| screen.contains(" 77 =") && !screen.contains("PAUSED"));

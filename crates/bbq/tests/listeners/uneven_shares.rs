@@ -44,12 +44,20 @@ fn shares_that_become_uneven_are_told_and_so_is_their_end() {
     assert_eq!(last["smallest"], 0, "{last:#}");
     assert_eq!(last["largest"], last["connections"], "{last:#}");
     assert!(last["p"].as_f64().expect("p") < 1e-6 && last["chi_square"].as_f64() > Some(100.0), "{last:#}");
+    let warnings = status["warnings"].as_array().expect("a list");
+    let is_it = |line: &Value| {
+        line.as_str().is_some_and(|line| line.contains("one worker gets far more connections"))
+    };
+    assert_eq!(warnings.iter().filter(|line| is_it(line)).count(), 1, "{status:#}");
+    // The log is written by a thread of its own.
+    server.wait_log("connections are uneven");
     assert_eq!((told(&setup, "WARN"), told(&setup, "INFO")), (1, 0), "{}", setup.log());
 
     stranger.steers("hash");
     stranger.leaves();
     let status = until(&server, &made, "even shares", |evenness| evenness["uneven"] == false);
     assert!(evenness(&status)["p"].as_f64().expect("p") > 1e-6, "{status:#}");
+    server.wait_log("shares are even again");
     assert_eq!((told(&setup, "WARN"), told(&setup, "INFO")), (1, 1), "{}", setup.log());
     server.wait_delivered(u64::from(made.get()));
 }
