@@ -198,8 +198,11 @@ mod tests {
                     Values::Secret => continue,
                     // Files, which are read.
                     Values::Text { form: "PATH", .. } => continue,
-                    // Its default is a description.
-                    Values::Text { .. } if option.key == "stream" => "S".to_owned(),
+                    // Their defaults are descriptions.
+                    Values::Text { .. } if option.key == "endpoint" => "http://host".to_owned(),
+                    Values::Text { .. } if ["stream", "region", "access_key_id"].contains(&option.key) => {
+                        "S".to_owned()
+                    }
                     _ => option.default.to_owned(),
                 };
                 let more = match option.key {
@@ -208,6 +211,7 @@ mod tests {
                     "replicas" => "&stream=S&create=on",
                     "user" => "&password_env=PATH",
                     "sasl" => "&user=U&password_env=PATH",
+                    "access_key_id" => "&secret_access_key_env=PATH",
                     _ => "",
                 };
                 let text = format!("{}:{argument}?{}={value}{more}", kind.word, option.key);

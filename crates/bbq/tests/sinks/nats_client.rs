@@ -139,14 +139,30 @@ impl Client {
 
     /// Everything that is in a stream under a filter, in its order.
     pub(crate) fn read(&mut self, stream: &str, filter: &str) -> Vec<Message> {
+        self.try_read(stream, filter).expect("the server responds")
+    }
+
+    /// The same from a cluster, which may forget a request while its leaders change. It is the last on its connection.
+    pub(crate) fn read_within(
+        mut self,
+        stream: &str,
+        filter: &str,
+        patience: Duration,
+    ) -> Option<Vec<Message>> {
+        self.stream.get_ref().set_read_timeout(Some(patience)).ok()?;
+        self.try_read(stream, filter).ok()
+    }
+
+    fn try_read(&mut self, stream: &str, filter: &str) -> io::Result<Vec<Message>> {
         /// How many messages are asked for at a time.
         const BATCH: u64 = 1000;
         let config = json!({
             "ack_policy": "none", "deliver_policy": "all", "filter_subject": filter, "mem_storage": true, "num_replicas": 1,
         });
         let create = json!({ "stream_name": stream, "config": config });
-        let made = self.api(&format!("CONSUMER.CREATE.{stream}"), &create);
-        let name = made["name"].as_str().expect("a name");
+        self.publish_request(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &create);
+        let made: Value = serde_json::from_slice(&self.try_next()?.payload)?;
+        let name = made["name"].as_str().ok_or_else(|| io::Error::other(made.to_string()))?;
         self.write("SUB _INBOX.read read\r\n");
         let (mut messages, mut left) = (Vec::new(), made["num_pending"].as_u64().expect("a number"));
         while left > 0 {
@@ -155,13 +171,15 @@ impl Client {
             let next = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}");
             self.write(&format!("PUB {next} _INBOX.read {}\r\n{body}\r\n", body.len()));
             for _ in 0..batch {
-                let message = self.next();
-                assert!(!message.headers.starts_with("NATS/1.0 4"), "{}", message.headers);
+                let message = self.try_next()?;
+                if message.headers.starts_with("NATS/1.0 4") {
+                    return Err(io::Error::other(message.headers));
+                }
                 messages.push(message);
             }
             left -= batch;
         }
         self.write("UNSUB read\r\n");
-        messages
+        Ok(messages)
     }
 }

@@ -19,6 +19,9 @@ const MEMBERS: usize = 3;
 /// A member that does not respond within this time does not know of a leader yet.
 const RESPONSE: Duration = Duration::from_secs(1);
 
+/// A reader that gets nothing for so long asks again.
+const READ: Duration = Duration::from_secs(5);
+
 /// Servers that know each other, each on a free port and with a directory of its own.
 struct NatsCluster {
     members: Vec<Nats>,
@@ -97,7 +100,9 @@ impl NatsCluster {
     fn read(&self) -> Vec<Message> {
         self.wait_current();
         let member = &self.members[0];
-        Client::connect(member.port, &member.credentials).expect("it greets").read(STREAM, "logs")
+        self.wait("a response to a reader", |_| {
+            Client::connect(member.port, &member.credentials)?.read_within(STREAM, "logs", READ)
+        })
     }
 }
 

@@ -249,7 +249,7 @@ mod tests {
             ("s3://bucket?secret_access_key=sesame", "secret_access_key_file=PATH"),
             ("s3://bucket?tls_ca=/nowhere", "/nowhere"),
             ("s3://bucket?level=20", "19"),
-            ("objects:", "no directory"),
+            ("objects:", "no DIRECTORY"),
             ("objects:/tmp/x?object_bytes=1", "object_bytes"),
             ("objects:/tmp/x?endpoint=http://host", "unknown option"),
         ] {
