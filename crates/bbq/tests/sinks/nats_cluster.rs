@@ -1,8 +1,6 @@
 //! If this fails, messages are lost in a cluster of NATS servers, come twice or in another order, when its members are killed; or the
 //! sink does not go on with the members that are left, or does not say why it waits.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
