@@ -29,12 +29,10 @@ use crate::arguments::TopArguments;
 use crate::outcome::{Outcome, complain, misuse};
 use crate::question::{ANSWER_TIMEOUT, ask};
 use crate::{signals, token};
+use live::AWAY_INTERVAL_MIN;
 use model::Model;
 use screen::Screen;
 use snapshot::Snapshot;
-
-/// Pause before a server that went away is asked again, at least.
-const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<Outcome> {
     let is_live = !arguments.once && !arguments.json;

@@ -18,6 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::delivery::{Delivery, PendingGroup};
 use super::interface::{Now, Problem, Room, Settled, Sink};
+use super::tasks::wait_for_task;
 
 /// Where groups are delivered to.
 pub(super) trait Destination: Send + Sync + 'static {
@@ -138,16 +139,7 @@ impl<D: Destination> Sink for AsyncSink<D> {
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         let Some(runtime) = &self.runtime else { return };
-        let running = &mut self.running;
-        let finished = runtime.block_on(async {
-            tokio::select! {
-                biased;
-                Some(finished) = running.join_next() => Some(finished),
-                () = progress.changed(seen) => None,
-                () = tokio::time::sleep(patience) => None,
-            }
-        });
-        self.finished.extend(finished);
+        self.finished.extend(wait_for_task(runtime, &mut self.running, progress, seen, patience));
     }
 
     fn state(&self) -> String {

@@ -120,7 +120,7 @@ pub(super) trait Sink: Send {
         GROUPS_MAX
     }
 
-    /// Whether the spool fills up, so that what is held back should be delivered. Called before each step of the driver.
+    /// Whether the spool fills up, so that what is held back should be delivered soon. Called before each step of the driver.
     fn hurry(&mut self, is_pressed: bool) {
         let _unused = is_pressed;
     }

@@ -43,6 +43,7 @@ mod servers;
 mod simulated;
 mod spec;
 mod step;
+mod tasks;
 mod text;
 mod thread;
 mod tls_options;

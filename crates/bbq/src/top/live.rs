@@ -18,7 +18,7 @@ use super::{keys, view};
 use crate::outcome::Outcome;
 
 /// A server that is away is not asked more often: another program may have its address.
-const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
+pub(super) const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// How long ago the last answer was is shown to the second.
 const AWAY_TICK: Duration = Duration::from_secs(1);
 

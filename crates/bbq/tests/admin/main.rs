@@ -3,6 +3,7 @@
 mod alerts;
 mod browser;
 mod dashboard;
+mod faulty;
 mod filters;
 #[path = "../sinks/http_server.rs"]
 mod http_server;

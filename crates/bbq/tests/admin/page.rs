@@ -9,6 +9,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::browser::Browser;
+use super::faulty;
 use crate::support::fault::Fault;
 use crate::support::{Server, Setup};
 
@@ -102,14 +103,7 @@ fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
 
 #[test]
 fn problems_are_seen_without_scrolling_and_go_again() {
-    let mut setup = Setup::new(&[
-        "lines+tcp://127.0.0.1:{0}?name=app",
-        "syslog+udp://127.0.0.1:{1}?name=routers&receive_buffer_bytes=4096",
-    ])
-    .with(&["--workers", "1"]);
-    // Nobody listens there.
-    let nowhere = crate::support::free_ports(1)[0];
-    setup.set_sinks(&[&format!("http://127.0.0.1:{nowhere}/?name=dead"), "file:{dir}/out.log?name=file"]);
+    let setup = faulty::setup();
     let server = setup.start();
     let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
     server.send(0, b"for nobody\n");

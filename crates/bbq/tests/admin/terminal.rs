@@ -35,6 +35,11 @@ impl Screen {
     fn locked(&self) -> MutexGuard<'_, (Parser, bool)> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits for the next change, for a while.
+    fn next<'a>(&self, shown: MutexGuard<'a, (Parser, bool)>) -> MutexGuard<'a, (Parser, bool)> {
+        self.changed.wait_timeout(shown, PATIENCE / 60).unwrap_or_else(PoisonError::into_inner).0
+    }
 }
 
 /// How many bytes there are up to the beginning of a frame that has no end yet: nobody sees a part of a frame.
@@ -133,12 +138,7 @@ impl Terminal {
                 "{what} did not come:\n{}",
                 shown.0.screen().contents()
             );
-            shown = self
-                .screen
-                .changed
-                .wait_timeout(shown, PATIENCE / 60)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            shown = self.screen.next(shown);
         }
     }
 
@@ -148,12 +148,7 @@ impl Terminal {
         let mut shown = self.screen.locked();
         while !shown.1 {
             assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", shown.0.screen().contents());
-            shown = self
-                .screen
-                .changed
-                .wait_timeout(shown, PATIENCE / 60)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            shown = self.screen.next(shown);
         }
         let screen = shown.0.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());

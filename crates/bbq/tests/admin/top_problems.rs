@@ -6,6 +6,7 @@
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU64;
 
+use super::faulty;
 use super::terminal::Terminal;
 use crate::support::fault::Fault;
 use crate::support::flood::lines;
@@ -31,13 +32,7 @@ fn names(status: &Value) -> Vec<&str> {
 
 #[test]
 fn a_stalled_worker_a_dead_sink_and_a_dropping_listener_at_the_same_time() {
-    let mut setup = Setup::new(&[
-        "lines+tcp://127.0.0.1:{0}?name=app",
-        "syslog+udp://127.0.0.1:{1}?name=routers&receive_buffer_bytes=4096",
-    ])
-    .with(&["--workers", "1"]);
-    let nowhere = crate::support::free_ports(1)[0];
-    setup.set_sinks(&[&format!("http://127.0.0.1:{nowhere}/?name=dead"), "file:{dir}/out.log?name=file"]);
+    let setup = faulty::setup();
     let server = setup.start();
     let top = top(&setup);
     server.send(0, b"for nobody\n");

@@ -53,7 +53,7 @@ mod rotation_killed;
 mod s3;
 #[cfg(feature = "s3")]
 mod s3_server;
-#[cfg(any(feature = "kafka", feature = "nats"))]
+#[cfg(any(feature = "kafka", feature = "nats", feature = "s3"))]
 mod senders;
 mod spool_tools;
 mod status_addresses;

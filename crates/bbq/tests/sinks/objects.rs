@@ -7,15 +7,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bbq_client::Sender;
 use serde_json::Value;
 
+use super::senders::{send_all, start, wait_problem};
 use crate::support::random::Random;
-use crate::support::{BBQ, PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup};
 
 const SENDERS: usize = 3;
 /// Messages of a sender that are on their way.
@@ -32,15 +33,6 @@ fn setup(objects: &Path, query: &str) -> Setup {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
     setup.set_sinks(&[&format!("objects:{}?{query}", objects.display())]);
     setup
-}
-
-pub(crate) fn send(setup: &Setup, sender: u32, count: u32) -> Child {
-    let file = setup.path().join(format!("lines-{sender}"));
-    let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
-    fs::write(&file, lines).expect("a file");
-    let mut command = Command::new(BBQ);
-    command.arg("send").args(["--to", &format!("bbq://{}", setup.address(0))]).arg(file);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
 }
 
 /// The objects, by name: those of a lane are in their order.
@@ -111,7 +103,7 @@ pub(crate) fn send_under_kills(
             (0..SENDERS).map(|sender| scope.spawn(move || send_pieces(address, sender, stop))).collect();
         for size in ["70KiB", "20KiB", "50KiB", "30KiB", "80KiB", "40KiB"].iter().cycle().take(KILLS_MAX) {
             setup.set_sinks(&[&sink(size)]);
-            let server = setup.start_with_workers(1 + random.below(3) as usize);
+            let server = start(setup, &mut random);
             disturb();
             let (before, begin) = (objects(), Instant::now());
             while objects() <= before {
@@ -188,8 +180,19 @@ fn an_object_is_cut_by_size() {
     let place = tempfile::tempdir().expect("a directory");
     let setup = setup(place.path(), "object_bytes=1KiB&object_seconds=86400");
     let server = setup.start_with_workers(1);
-    let mut sending = send(&setup, 0, 100_000);
-    assert!(sending.wait().expect("it was ours").success());
+    send_all(&setup, 0, 100_000);
+    server.wait_status("some", |status| status["ledger"]["delivered"].as_u64() > Some(0));
+    assert!(!objects(place.path()).is_empty());
+}
+
+/// The object would be written after a day.
+#[test]
+fn an_object_is_cut_early_while_the_spool_is_more_than_half_full() {
+    let place = tempfile::tempdir().expect("a directory");
+    let limits = "[spool]\nsegment_bytes = \"1MiB\"\nbytes_max = \"8MiB\"\n";
+    let setup = setup(place.path(), "object_bytes=256MiB&object_seconds=86400").config(limits);
+    let server = setup.start_with_workers(1);
+    server.send(1, &b"a line that is long enough\n".repeat(200_000));
     server.wait_status("some", |status| status["ledger"]["delivered"].as_u64() > Some(0));
     assert!(!objects(place.path()).is_empty());
 }
@@ -211,11 +214,7 @@ fn a_copy_of_the_data_directory_is_noticed() {
     at_old.wait_delivered(2);
     let at_new = new.start_with_workers(1);
     at_new.send(1, b"new\n");
-    let status = at_new.wait_status("a problem", |status| {
-        status["sinks"][0]["problem"]
-            .as_str()
-            .is_some_and(|text| text.contains("a copy of this data directory"))
-    });
-    assert_eq!(status["ledger"]["queued"], 1);
+    wait_problem(&at_new, "a copy of this data directory");
+    assert_eq!(at_new.status()["ledger"]["queued"], 1);
     assert_eq!(messages(place.path()), ["both", "old"]);
 }

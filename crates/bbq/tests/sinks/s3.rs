@@ -9,9 +9,10 @@ use std::fs;
 use super::http_server::serve;
 use super::objects::{assert_once_and_in_order, assert_recovered, messages, objects, send_under_kills};
 use super::s3_server::{BUCKET, KEY_ID, S3, SECRET};
+use super::senders::wait_problem;
 use crate::authority::Authority;
+use crate::support::Setup;
 use crate::support::lineage::Lineage;
-use crate::support::{Server, Setup};
 
 /// A server with the default configuration that writes to an S3 server.
 fn unconfigured(endpoint: &str, query: &str) -> Setup {
@@ -32,13 +33,6 @@ fn plain(port: u16) -> String {
 fn spec(endpoint: &str, query: &str) -> String {
     let key = format!("access_key_id={KEY_ID}&secret_access_key_file={{dir}}/key");
     format!("s3://{BUCKET}/host?endpoint={endpoint}&{key}&{query}")
-}
-
-fn wait_problem(server: &Server<'_>, words: &str) -> String {
-    let has_words = |text: &str| text.contains(words);
-    let status = server
-        .wait_status("a problem", |status| status["sinks"][0]["problem"].as_str().is_some_and(has_words));
-    status["sinks"][0]["problem"].as_str().expect("a text").to_owned()
 }
 
 #[test]

@@ -196,6 +196,7 @@ impl<'a> Cluster<'a> {
             if Instant::now() >= deadline {
                 return Err(Ended::Failed(described_code(self.settings, Code::LeaderNotAvailable)));
             }
+            self.call.pause(FIRST_WAIT);
         }
     }
 

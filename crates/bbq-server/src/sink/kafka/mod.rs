@@ -22,10 +22,10 @@
 //! up nothing else.
 //!
 //! `thread` is that thread, `links` and `link` what it gets from the driver, `run` goes from one connection to the next; `connection`
-//! is a producer that is ready, `transaction` writes with it; `cluster` asks the brokers, and makes the second topic, `copies` says on how many brokers the topics are, `progress` reads the second;
-//! `outgoing` are the groups, `encoder` what is made of them, `refused` the messages that the brokers refuse; `client` configures
-//! librdkafka, `context` hears from it, `problem` says what its errors mean; `shared` is what outlives a connection, `settings` what the
-//! SPEC says, `security` its TLS and SASL, `target` the SPEC.
+//! is a producer that is ready, `transaction` writes with it; `cluster` asks the brokers, and makes the second topic, `copies` says on how
+//! many brokers the topics are, `progress` reads the second; `outgoing` are the groups, `encoder` what is made of them, `refused` the
+//! messages that the brokers refuse; `client` configures librdkafka, `context` hears from it, `problem` says what its errors mean;
+//! `shared` is what outlives a connection, `settings` what the SPEC says, `security` its TLS and SASL, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the topic has all of it, or the brokers refuse what is missing.
 //! Invariant: with `exactly_once`, the progress is read after the producer has fenced off all earlier ones, and before it sends.

@@ -22,11 +22,14 @@ use super::store::Store;
 use crate::format::{Format, Formatter};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
+use crate::sink::tasks::wait_for_task;
 
 /// Groups of an object: they come at most once a millisecond, and each takes some 200 bytes of memory until the object is written.
 const OBJECT_GROUPS_MAX: usize = 30_000;
 /// Groups of a lane in the object that is written and in the next one.
 const GROUPS_MAX: usize = 2 * OBJECT_GROUPS_MAX;
+/// An object is written at this age while the spool is filling up. Not at once: another sink may be what fills it, for days.
+const PRESSED_AGE: Duration = Duration::from_secs(1);
 /// All objects in memory together may have so many bytes beyond two whole objects.
 const MEMORY_BYTES: usize = 64 * 1024 * 1024;
 
@@ -167,10 +170,10 @@ impl ObjectSink {
     /// Notes which objects are to be cut.
     fn note_due(&mut self, now: Now) {
         let ObjectSettings { bytes, age, .. } = self.settings;
+        let age = if self.is_pressed { age.min(PRESSED_AGE) } else { age };
         for lane in self.lanes.values_mut() {
             let is_old =
                 lane.open.as_ref().is_some_and(|open| now.monotonic.saturating_sub(open.since) >= age);
-            lane.is_due |= self.is_pressed && lane.open.is_some();
             lane.is_due |= is_old || lane.open_bytes() >= bytes || lane.open_groups() >= OBJECT_GROUPS_MAX;
         }
         if self.room() == Room::Full
@@ -330,19 +333,8 @@ impl Sink for ObjectSink {
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
-        let Some(runtime) = self.runtime.as_ref().filter(|_| !self.running.is_empty()) else {
-            return progress.wait(seen, patience);
-        };
-        let running = &mut self.running;
-        let finished = runtime.block_on(async {
-            tokio::select! {
-                biased;
-                Some(finished) = running.join_next() => Some(finished),
-                () = progress.changed(seen) => None,
-                () = tokio::time::sleep(patience) => None,
-            }
-        });
-        self.finished.extend(finished);
+        let Some(runtime) = &self.runtime else { return };
+        self.finished.extend(wait_for_task(runtime, &mut self.running, progress, seen, patience));
     }
 
     fn state(&self) -> String {
