@@ -15,6 +15,7 @@ use bbq_client::Sender;
 use serde_json::Value;
 
 use super::senders::{send_all, start, wait_problem};
+use crate::support::fault::Fault;
 use crate::support::random::Random;
 use crate::support::{PATIENCE, Setup};
 
@@ -183,6 +184,22 @@ fn an_object_is_cut_by_size() {
     send_all(&setup, 0, 100_000);
     server.wait_status("some", |status| status["ledger"]["delivered"].as_u64() > Some(0));
     assert!(!objects(place.path()).is_empty());
+}
+
+/// Of the object, of its folder, or of a folder above.
+#[test]
+fn a_sync_that_fails_is_told_and_made_again() {
+    for number in [1, 2, 4] {
+        let place = tempfile::tempdir().expect("a directory");
+        let setup = setup(place.path(), "object_seconds=1");
+        let server = setup.start_with_workers(1);
+        let fault = Fault::inject(server.pid(), "sink-0", &format!("fsync:error=EIO:when={number}"));
+        server.send(1, b"precious\n");
+        setup.wait_log("Input/output error");
+        server.wait_delivered(1);
+        drop(fault);
+        assert_eq!(messages(place.path()), ["precious"], "{number}");
+    }
 }
 
 /// The object would be written after a day.

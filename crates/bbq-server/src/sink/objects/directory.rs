@@ -5,22 +5,32 @@
 //!
 //! Not by object_store's `LocalFileSystem`: it works on tokio's blocking threads, which no sink uses (see `async_sink`).
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::created::Created;
 use super::footer::FOOTER_BYTES;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Directory(pub(super) PathBuf);
+pub(super) struct Directory {
+    root: PathBuf,
+    /// Folders of lanes that a power failure leaves where they are: this process has synced all above them.
+    anchored: Mutex<BTreeSet<PathBuf>>,
+}
 
 impl Directory {
+    pub(super) fn new(root: PathBuf) -> Directory {
+        Directory { root, anchored: Mutex::default() }
+    }
+
     pub(super) fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
-        let path = self.0.join(name);
-        let folder = path.parent().unwrap_or(&self.0);
-        make_folders(folder).map_err(|error| named(folder, &error))?;
+        let path = self.root.join(name);
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
         // By chance: another process that still writes, on this machine or another, has a file of its own.
         let mut chance = [0; 8];
         getrandom::fill(&mut chance).map_err(io::Error::other)?;
@@ -31,11 +41,31 @@ impl Directory {
         removed.map_err(|error| named(&staged, &error))?;
         // An object that exists may have been made by a process that was killed before it synced the folder.
         sync(folder).map_err(|error| named(folder, &error))?;
+        self.anchor(folder)?;
         Ok(created)
     }
 
+    /// Syncs what is above a folder, whoever has made it: a process may have been killed before it did, or a sync may have failed.
+    fn anchor(&self, folder: &Path) -> io::Result<()> {
+        let mut anchored = self.anchored.lock().unwrap_or_else(PoisonError::into_inner);
+        if anchored.contains(folder) {
+            return Ok(());
+        }
+        for above in folder.ancestors().skip(1) {
+            // A relative path ends so.
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match sync(above) {
+                // Only who may read a folder can sync it.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                done => done.map_err(|error| named(above, &error))?,
+            }
+        }
+        anchored.insert(folder.to_owned());
+        Ok(())
+    }
+
     pub(super) fn end(&self, name: &str) -> io::Result<Vec<u8>> {
-        let path = self.0.join(name);
+        let path = self.root.join(name);
         end_of(&path).map_err(|error| named(&path, &error))
     }
 }
@@ -63,19 +93,6 @@ fn end_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// Makes a folder and those above it, and syncs the entries of those that are made.
-fn make_folders(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let Some(above) = folder.parent() else { return Ok(()) };
-    make_folders(above)?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => sync(if above.as_os_str().is_empty() { Path::new(".") } else { above }),
-    }
-}
-
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -91,13 +108,13 @@ mod tests {
     #[test]
     fn an_object_is_created_once_and_nothing_is_left_beside_it() {
         let place = tempfile::tempdir().unwrap();
-        let directory = Directory(place.path().join("a/b"));
+        let directory = Directory::new(place.path().join("a/b"));
         let whole = vec![b'x'; 1000];
         assert_eq!(directory.create("lane-0/1", &whole).unwrap(), Created::New);
         assert_eq!(directory.create("lane-0/1", b"other").unwrap(), Created::Exists);
-        assert_eq!(fs::read(directory.0.join("lane-0/1")).unwrap(), whole);
+        assert_eq!(fs::read(directory.root.join("lane-0/1")).unwrap(), whole);
         assert_eq!(directory.end("lane-0/1").unwrap(), vec![b'x'; FOOTER_BYTES]);
-        assert_eq!(fs::read_dir(directory.0.join("lane-0")).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(directory.root.join("lane-0")).unwrap().count(), 1);
         let error = directory.end("lane-0/2").unwrap_err().to_string();
         assert!(error.contains("lane-0/2"), "{error}");
     }

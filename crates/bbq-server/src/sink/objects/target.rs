@@ -189,7 +189,7 @@ struct S3Target {
 
 impl Target for DirectoryTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        open(&self.settings, Store::Directory(Directory(self.directory.clone())), state)
+        open(&self.settings, Store::Directory(Directory::new(self.directory.clone())), state)
     }
 }
 
