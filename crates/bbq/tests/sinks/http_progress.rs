@@ -29,7 +29,9 @@ fn a_server_that_fails_now_and_then_gets_a_group_with_refused_messages() {
     let word = |number: usize| if number % 15 == 14 { "bad" } else { "good" };
     let text: String = (0..600).map(|number| format!("{} {number}\n", word(number))).collect();
     server.send(0, text.as_bytes());
-    let status = server.wait_status("settled", |status| status["ledger"]["queued"] == 0);
+    let status = server.wait_status("settled", |status| {
+        status["ledger"]["received"] == 600 && status["ledger"]["queued"] == 0
+    });
     assert_balanced(&status);
     assert_eq!(status["ledger"]["dropped"]["refused"], 40);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
