@@ -2,14 +2,15 @@
 """How long others wait for a durable POST of 1 KiB while one address floods a listener by HTTP/2.
 
     bbq serve --data DIR --listen http+tcp://127.0.0.1:7780 --sink null: &
-    bench/http2_flood.py [--spare] 7780 [KIND ...]
+    bench/http2_flood.py [--spare] [--connections N] 7780 [KIND ...]
 
 Kinds: `alone`, `busy` (the flooding processor computes, and sends nothing), `ping`, `settings`, `head` (one that never ends) and `reset`
-(requests that are cancelled at once). The flood comes from 127.0.0.2 on one processor, over four connections and their successors; eight
-connections that were open before post up to 500 times a second each. With `--spare` the flood gets only processor time that nobody else
-wants (SCHED_IDLE), as if it came from another machine. It goes to loopback only, and ends by itself. Standard library alone.
+(requests that are cancelled at once). The flood comes from 127.0.0.2 on one processor, over four connections (or N) and their
+successors; eight connections that were open before post up to 500 times a second each. With `--spare` the flood gets only processor
+time that nobody else wants (SCHED_IDLE), as if it came from another machine. It goes to loopback only, and ends by itself. Standard library alone.
 """
 
+import argparse
 import functools
 import multiprocessing
 import os
@@ -21,7 +22,6 @@ import threading
 import time
 
 SECONDS = 6
-CONNECTIONS = 4
 HONEST = 8
 PAUSE = 0.002
 KINDS = ("alone", "busy", "ping", "settings", "head", "reset")
@@ -67,9 +67,9 @@ def pieces(kind):
         yield again
 
 
-def flood(port, kind, is_spare, stop, connections):
+def flood(port, kind, options, stop, connections):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if is_spare:
+    if options.spare:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if kind == "busy":
         while not stop.is_set():
@@ -94,7 +94,7 @@ def flood(port, kind, is_spare, stop, connections):
                 except OSError:
                     pass
 
-    threads = [threading.Thread(target=connect) for _ in range(CONNECTIONS)]
+    threads = [threading.Thread(target=connect) for _ in range(options.connections)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -121,9 +121,9 @@ def post(port, end, results):
     results.put(waits)
 
 
-def measure(port, kind, is_spare):
+def measure(port, kind, options):
     stop, connections = multiprocessing.Event(), multiprocessing.Value("l", 0)
-    flooding = multiprocessing.Process(target=flood, args=(port, kind, is_spare, stop, connections))
+    flooding = multiprocessing.Process(target=flood, args=(port, kind, options, stop, connections))
     if kind != "alone":
         flooding.start()
         # The flood is at full strength, and limited if it will be, before others are measured.
@@ -151,12 +151,17 @@ def measure(port, kind, is_spare):
 
 
 def main():
-    words = [word for word in sys.argv[1:] if word != "--spare"]
-    kinds = words[1:] or KINDS
-    if not words or not words[0].isdigit() or not set(kinds) <= set(KINDS):
-        raise SystemExit(__doc__)
-    for kind in kinds:
-        measure(int(words[0]), kind, "--spare" in sys.argv)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("port", type=int)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"some of {', '.join(KINDS)}; all by default")
+    parser.add_argument("--connections", type=int, default=4, metavar="N")
+    parser.add_argument("--spare", action="store_true")
+    options = parser.parse_args()
+    for kind in options.kinds:
+        if kind not in KINDS:
+            parser.error(f"{kind} is not one of {', '.join(KINDS)}")
+    for kind in options.kinds or KINDS:
+        measure(options.port, kind, options)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-//! Addresses whose HTTP/2 connections are floods: for a while, they get only some new ones.
+//! Addresses whose HTTP/2 connections are floods: for a while, they get only some new ones, and what floods is read slowly.
 //!
-//! Invariant: connections that are open already are not touched. Invariant: only floods prolong the time, and not who comes meanwhile.
+//! Invariant: connections that are open already and send messages are not touched. Invariant: only floods prolong the time, and not who
+//! comes meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,10 @@ use super::peer_log::PeerLog;
 /// Connections of an address in a second that may be floods: an exporter with an error of its own ends one at each try, and others may
 /// be behind the same address. While there are more, the address gets so many new ones.
 const PER_SECOND_MAX: u32 = 16;
-/// Addresses in one bucket are limited together, but only while one of them floods. They take 32 KiB for each of the two rates.
+/// What the connections of an address may send together in a second beside messages, when each has sent more than it may at once, in
+/// bytes. As much as four connections may: some 16,000 PING frames, for which a worker needs some milliseconds.
+const EXCESS_PER_SECOND_MAX: u32 = 256 * 1024;
+/// Addresses in one bucket are limited together, but only while one of them floods. They take 32 KiB for each of the rates.
 const BUCKETS: usize = 4096;
 /// How long the limit lasts behind the last flood, at most.
 const LIMITED_MAX: Duration = Duration::from_secs(1);
@@ -24,12 +28,26 @@ pub(crate) struct Floods {
     floods: AddressRate,
     /// New connections of addresses that are limited.
     admitted: AddressRate,
+    excess: AddressRate,
+}
+
+/// What becomes of a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewConnection {
+    Served,
+    /// Its address floods: it may send less beside its messages.
+    ServedWarily,
+    TurnedAway,
 }
 
 impl Floods {
     pub(crate) fn new() -> Arc<Floods> {
-        let rate = || AddressRate::with_buckets(PER_SECOND_MAX, BUCKETS);
-        Arc::new(Floods { floods: rate(), admitted: rate() })
+        let rate = |per_second_max| AddressRate::with_buckets(per_second_max, BUCKETS);
+        Arc::new(Floods {
+            floods: rate(PER_SECOND_MAX),
+            admitted: rate(PER_SECOND_MAX),
+            excess: rate(EXCESS_PER_SECOND_MAX),
+        })
     }
 
     /// Reports who floods.
@@ -37,16 +55,22 @@ impl Floods {
         self.floods.log()
     }
 
-    /// Whether a new connection is served.
-    pub(crate) fn admits(&self, peer: Peer) -> bool {
-        if self.floods.wait(peer).is_none() {
-            return true;
+    /// What becomes of a new connection.
+    pub(crate) fn admit(&self, peer: Peer) -> NewConnection {
+        if self.floods.wait(peer).is_none() && self.excess.wait(peer).is_none() {
+            return NewConnection::Served;
         }
-        let has_place = self.admitted.wait(peer).is_none();
-        if has_place {
-            self.admitted.add(peer, 1);
+        if self.admitted.wait(peer).is_some() {
+            return NewConnection::TurnedAway;
         }
-        has_place
+        self.admitted.add(peer, 1);
+        NewConnection::ServedWarily
+    }
+
+    /// Counts what a connection sent beside its messages and more than it may, in bytes. Returns for how long it is not to be read.
+    pub(crate) fn add_excess(&self, peer: Peer, bytes: u64) -> Duration {
+        self.excess.add(peer, bytes);
+        self.excess.wait(peer).unwrap_or_default()
     }
 
     /// Counts a connection that was a flood.
@@ -69,14 +93,31 @@ mod tests {
     fn an_address_that_floods_gets_some_connections_and_others_get_all() {
         let floods = Floods::new();
         let (bad, good) = (peer("192.0.2.1:1"), peer("198.51.100.1:1"));
-        assert!((0..1000).all(|_| floods.admits(bad)), "it has not flooded yet");
+        let is_served = |peer| floods.admit(peer) == NewConnection::Served;
+        assert!((0..1000).all(|_| is_served(bad)), "it has not flooded yet");
         for _ in 0..10_000 {
             floods.add(bad);
         }
-        let admitted = (0..1000).filter(|_| floods.admits(bad)).count();
+        let admitted = (0..1000).filter(|_| floods.admit(bad) == NewConnection::ServedWarily).count();
         // A slow machine lets some more in.
         assert!((1..500).contains(&admitted), "{admitted}");
-        assert!((0..1000).all(|_| floods.admits(good) && floods.admits(Peer::Unnamed)));
+        assert!((0..1000).all(|_| is_served(good) && is_served(Peer::Unnamed)));
+    }
+
+    #[test]
+    fn connections_of_an_address_share_what_they_may_send_too_much_and_others_have_their_own() {
+        let floods = Floods::new();
+        let (bad, good) = (peer("192.0.2.1:1"), peer("198.51.100.1:1"));
+        let second = u64::from(EXCESS_PER_SECOND_MAX);
+        assert_eq!(floods.add_excess(bad, second / 2), Duration::ZERO);
+        for _ in 0..10 {
+            floods.add_excess(bad, second);
+        }
+        let wait = floods.add_excess(bad, 1);
+        assert!(wait > Duration::from_secs(5), "{wait:?}");
+        assert_eq!(floods.admit(bad), NewConnection::ServedWarily);
+        assert_eq!(floods.admit(good), NewConnection::Served);
+        assert_eq!(floods.add_excess(good, second / 2), Duration::ZERO);
     }
 
     #[test]
@@ -88,7 +129,7 @@ mod tests {
         }
         let limited = floods.floods.wait(peer).unwrap();
         assert!(limited <= LIMITED_MAX + Duration::from_millis(100), "{limited:?}");
-        let _some = (0..10_000).filter(|_| floods.admits(peer)).count();
+        let _some = (0..10_000).filter(|_| floods.admit(peer) != NewConnection::TurnedAway).count();
         assert!(floods.floods.wait(peer).is_none_or(|wait| wait <= limited));
     }
 }

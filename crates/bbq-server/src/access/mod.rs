@@ -14,7 +14,7 @@ mod tokens;
 pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
 pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
-pub(crate) use floods::Floods;
+pub(crate) use floods::{Floods, NewConnection};
 pub(crate) use peer_log::PeerLog;
 pub(crate) use served::ServedTokens;
 #[cfg(fuzzing)]

@@ -13,7 +13,9 @@ use bbq_wire::session::Refusal;
 
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
-use crate::access::{AddressFull, AddressLimit, AddressRate, AddressShare, Floods, PeerLog, ServedTokens};
+use crate::access::{
+    AddressFull, AddressLimit, AddressRate, AddressShare, Floods, NewConnection, PeerLog, ServedTokens,
+};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -153,13 +155,19 @@ impl LocalListener {
         self.floods.add(peer);
     }
 
-    /// Whether a new connection is served, as earlier ones of its address may have been floods. Counts and reports if it is not.
-    pub(crate) fn admits(&self, peer: Peer) -> bool {
-        let admits = self.floods.admits(peer);
-        if !admits {
+    /// What becomes of a new connection, as others of its address may be floods. Counts and reports one that is turned away.
+    pub(crate) fn admit(&self, peer: Peer) -> NewConnection {
+        let outcome = self.floods.admit(peer);
+        if outcome == NewConnection::TurnedAway {
             self.report_flood(peer, "most of its new ones are turned away for a while");
         }
-        admits
+        outcome
+    }
+
+    /// Counts what a connection of HTTP/2 sent beside its messages and more than it may, in bytes. Returns how long its address has to
+    /// wait.
+    pub(crate) fn add_excess(&self, peer: Peer, bytes: u64) -> Duration {
+        self.floods.add_excess(peer, bytes)
     }
 
     /// Counts and reports that a client has to wait because it sends too much beside its messages.

@@ -217,6 +217,38 @@ fn frames_without_a_message_are_read_slowly_and_others_do_not_notice() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// Closed without an answer, not even the SETTINGS with which a server begins.
+fn is_turned_away(mut stream: TcpStream) -> bool {
+    read_until(&mut stream, |_, _, _| false).is_empty()
+}
+
+#[test]
+fn connections_that_are_read_slowly_let_their_address_have_some_new_ones_only() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let pings = frame(PING, 0, 0, b"12345678").repeat(1000);
+    let mut floods: Vec<TcpStream> =
+        (0..16).map(|_| begin(connect_from(source(2), setup.address(0)))).collect();
+    floods.iter().for_each(|flood| flood.set_nonblocking(true).expect("a socket"));
+    let mut good = connect(&setup);
+    let mut requests = 0;
+    // None of them ends.
+    server.wait_status("new ones are turned away", |_| {
+        for flood in &mut floods {
+            while flood.write(&pings).is_ok_and(|written| written > 0) {}
+            let mut answers = [0; 65536];
+            while flood.read(&mut answers).is_ok_and(|read| read > 0) {}
+        }
+        assert!(post(&mut good, 2 * requests + 1), "an honest client is served meanwhile");
+        requests += 1;
+        let new: Vec<TcpStream> = (0..64).map(|_| begin(connect_from(source(2), setup.address(0)))).collect();
+        new.iter().for_each(|stream| drop(stream.shutdown(std::net::Shutdown::Write)));
+        new.into_iter().filter_map(|stream| is_turned_away(stream).then_some(())).count() > 0
+    });
+    server.wait_delivered(requests.into());
+    assert_eq!(server.stop(), Some(0));
+}
+
 #[test]
 fn an_address_whose_connections_are_floods_is_turned_away_for_a_while_and_others_are_not() {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
@@ -238,8 +270,6 @@ fn an_address_whose_connections_are_floods_is_turned_away_for_a_while_and_others
         let _is_sent = stream.write_all(&[&preface[..], &resets].concat()).is_ok();
         stream
     };
-    // Closed without an answer, not even the SETTINGS with which a server begins.
-    let is_turned_away = |mut stream: TcpStream| read_until(&mut stream, |_, _, _| false).is_empty();
     let rounds = (1..=20).find(|_| {
         let streams: Vec<TcpStream> = (0..64).map(flood).collect();
         streams.into_iter().filter_map(|stream| is_turned_away(stream).then_some(())).count() > 0

@@ -22,6 +22,7 @@ use super::overhead::{Overhead, STREAM_WINDOW_BYTES};
 use super::pace::Pace;
 use super::prefixed::Prefixed;
 use super::source::Source;
+use crate::access::NewConnection;
 use crate::tls::ServedTls;
 use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
@@ -163,8 +164,10 @@ async fn serve(
     };
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
-        if !source.listener().admits(source.peer) {
-            return intake.turned_away.hold(&intake.stopping).await;
+        match source.listener().admit(source.peer) {
+            NewConnection::Served => {}
+            NewConnection::ServedWarily => source.overhead.limit(),
+            NewConnection::TurnedAway => return intake.turned_away.hold(&intake.stopping).await,
         }
         stream.pace(Pace::new(Rc::clone(&source)));
         let connection = http2::Builder::new(OnWorker)

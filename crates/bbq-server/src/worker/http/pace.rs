@@ -9,9 +9,6 @@ use tokio::time::{Sleep, sleep};
 
 use super::source::Source;
 
-/// What is read before the worker's other tasks have their turn, in bytes: two of the largest frames that clients send unasked.
-const TURN_BYTES: usize = 32 * 1024;
-
 pub(super) struct Pace {
     source: Rc<Source>,
     /// While nothing may be read.
@@ -28,16 +25,16 @@ impl Pace {
     /// Waits until more may be read.
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.pause.is_none()
-            && let Some(wait) = self.source.overhead.wait()
+            && let Some(excess) = self.source.overhead.excess()
         {
-            self.source.report_overhead();
-            self.pause = Some(Box::pin(sleep(wait)));
+            self.pause = Some(Box::pin(sleep(self.source.slow_down(&excess))));
         }
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
+            self.source.overhead.settle();
         }
-        if self.turn >= TURN_BYTES {
+        if self.turn >= self.source.overhead.turn_bytes() {
             self.turn = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;

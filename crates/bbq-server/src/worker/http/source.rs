@@ -1,11 +1,12 @@
 //! Where requests come from, and the worker that serves them.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bbq_wire::Peer;
 use tokio::time::Instant;
 
-use super::overhead::Overhead;
+use super::overhead::{Excess, Overhead};
 use super::refused::Refused;
 use crate::config::OnFull;
 use crate::worker::intake::Intake;
@@ -76,9 +77,10 @@ impl Source {
         wait.map_or(Ok(()), |wait| Err(Refused::OverRate { seconds: wait.as_secs() + 1 }))
     }
 
-    /// Counts and reports that nothing is read from a connection for a while.
-    pub(super) fn report_overhead(&self) {
-        self.listener().report_flood(self.peer, "it is read slowly");
+    /// Counts what the connection sent too much, and reports it. Returns for how long nothing is read from it.
+    pub(super) fn slow_down(&self, excess: &Excess) -> Duration {
+        self.listener().report_flood(self.peer, "they are read slowly");
+        excess.wait().max(self.listener().add_excess(self.peer, excess.0))
     }
 
     /// Counts and reports a refused request.
