@@ -186,15 +186,7 @@ async fn serve(
         let mut connection = pin!(connection);
         let ends = tokio::select! {
             biased;
-            done = &mut connection => {
-                // Who floods with cancelled requests usually hangs up before it reads that this ends the connection, so that cannot
-                // be told from a network that fails; but the network also fails for clients that were answered.
-                let overhead = &source.overhead;
-                if overhead.is_large() || (done.is_err() && !overhead.has_answered()) {
-                    source.listener().add_flood(source.peer);
-                }
-                return;
-            }
+            done = &mut connection => return source.end(done.is_err()),
             () = intake.stopping.wait() => None,
             () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
         };

@@ -83,6 +83,15 @@ impl Source {
         excess.wait().max(self.listener().add_excess(self.peer, excess.0))
     }
 
+    /// Counts a connection of HTTP/2 that ended, with an error or without, if it was a flood.
+    pub(super) fn end(&self, with_error: bool) {
+        // Who floods with cancelled requests usually hangs up before it reads that this ends the connection, so that cannot be told
+        // from a network that fails; but the network also fails for clients that were answered.
+        if self.overhead.is_large() || (with_error && !self.overhead.has_answered()) {
+            self.listener().add_flood(self.peer);
+        }
+    }
+
     /// Counts and reports a refused request.
     pub(super) fn report(&self, refused: &Refused) {
         self.listener().report_request(self.peer, refused);
