@@ -26,7 +26,7 @@ mod unpacked;
 use std::path::Path;
 use std::process::ExitCode;
 
-use go_server::NATS;
+use go_server::{NATS, VERSITYGW};
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
@@ -42,7 +42,8 @@ Usage: cargo xtask TASK
            run real servers and clients under faults and account for every message; `cargo xtask soak --help` lists
            the options
   soak chain [--messages N] [--kills N] [--seed S] ...
-           send numbered messages through two servers to a file, JetStream and Kafka, while each process is killed
+           send numbered messages through two servers to a file, JetStream, Kafka and S3, while each process is
+           killed
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
@@ -108,6 +109,7 @@ fn soak(options: &[&str]) -> Result<(), String> {
 fn chain(root: &Path, options: &[&str]) -> Result<(), String> {
     NATS.provide(root)?;
     kafka::provide(root)?;
+    VERSITYGW.provide(root)?;
     let (packages, feature) =
         (["--package", "bbq", "--package", "bbq-soak"], format!("bbq/{}", step::EVERY_SINK));
     let build = [&["build", "--release", "--locked", "--features", &feature], &packages[..]].concat();

@@ -1,5 +1,5 @@
-//! A chain: senders -> edge bbq -> central bbq -> a file, NATS JetStream and Apache Kafka, each of which must have each message once, and
-//! those of a sender in order. Meanwhile every process is killed at random moments, and at times stays away for longer than JetStream
+//! A chain: senders -> edge bbq -> central bbq -> a file, NATS JetStream, Apache Kafka and a bucket of S3, each of which must have each
+//! message once, and those of a sender in order (in a bucket, in each lane). Meanwhile every process is killed at random moments, and at times stays away for longer than JetStream
 //! recognizes duplicates (1 s) and Kafka keeps a transaction open (15 s).
 //!
 //! It is no test of the disk: a killed process leaves what it has written in the page cache.
@@ -8,6 +8,7 @@ mod ends;
 mod kafka;
 mod nats;
 pub(crate) mod options;
+mod s3;
 pub(crate) mod sender;
 mod victim;
 
@@ -28,6 +29,7 @@ use crate::{admin, watch};
 use ends::Ends;
 use kafka::Kafka;
 use options::ChainOptions;
+use s3::S3;
 use victim::{LOOK_INTERVAL, PATIENCE, Running, Span, Victim, kill_often, start_all};
 
 /// Each sends a stream of its own.
@@ -38,8 +40,8 @@ const SECONDS_PER_KILL: u64 = 9;
 const BROKERS_MAX: usize = 3;
 /// Of a member of NATS and of one of Kafka: for clients, and for the other members.
 const PORTS_PER_BROKER: usize = 4;
-/// bbq of the edge and of the center, and their admins.
-const PORTS: usize = 4 + BROKERS_MAX * PORTS_PER_BROKER;
+/// bbq of the edge and of the center, their admins, and S3.
+const PORTS: usize = 5 + BROKERS_MAX * PORTS_PER_BROKER;
 /// When nothing is delivered for so long, something is stuck.
 const STUCK: Duration = Duration::from_secs(90);
 
@@ -48,7 +50,7 @@ struct Servers {
     edge: Running,
     central: Running,
     /// Ends last: a killed sender of messages leaves them in a spool, a broker must be there to be read.
-    _brokers: [Vec<Running>; 2],
+    _brokers: [Vec<Running>; 3],
 }
 
 /// Runs the chain. Returns whether all promises were kept.
@@ -79,6 +81,7 @@ struct Chain {
     ports: [u16; PORTS],
     /// One for each broker.
     kafka: Vec<Kafka>,
+    s3: S3,
 }
 
 impl Chain {
@@ -100,7 +103,12 @@ impl Chain {
             controllers: controllers.clone(),
         };
         let kafka = (0..options.brokers).map(kafka).collect();
-        Ok(Chain { options, directory, ports, kafka })
+        let s3 = S3 {
+            program: found(&options.versitygw)?,
+            directory: directory.join("s3"),
+            address: ([127, 0, 0, 1], ports[4]).into(),
+        };
+        Ok(Chain { options, directory, ports, kafka, s3 })
     }
 
     fn address(&self, index: usize) -> SocketAddr {
@@ -113,7 +121,9 @@ impl Chain {
         let brokers = 0..self.options.brokers;
         let mut nats: Vec<Victim> = brokers.clone().map(|broker| self.nats(broker)).collect();
         let mut kafka: Vec<Victim> = brokers.map(|broker| self.kafka_broker(broker)).collect();
-        let brokers = (start_all(&mut nats)?, start_all(&mut kafka)?);
+        self.s3.make_bucket()?;
+        let mut s3 = self.s3();
+        let brokers = (start_all(&mut nats)?, start_all(&mut kafka)?, s3.start()?);
         nats::Client::connect(self.nats_address(0))?.create_stream(self.options.brokers)?;
         let (mut central, mut edge) = (self.central(), self.edge());
         let servers = (central.start()?, edge.start()?);
@@ -141,6 +151,7 @@ impl Chain {
                 kill(kafka, brokers.1, 2),
                 kill(vec![central], vec![servers.0], 3),
                 kill(vec![edge], vec![servers.1], 4),
+                kill(vec![s3], vec![brokers.2], 5),
             ];
             let ended =
                 threads.map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")).flatten());
@@ -150,13 +161,14 @@ impl Chain {
                 .collect();
             (ended, sent)
         });
-        let [nats, kafka, central, edge] = servers;
+        let [nats, kafka, central, edge, s3] = servers;
         let one = |running: Result<Vec<Running>>| running?.pop().context("it runs");
-        let mut servers = Servers { edge: one(edge)?, central: one(central)?, _brokers: [nats?, kafka?] };
+        let mut servers =
+            Servers { edge: one(edge)?, central: one(central)?, _brokers: [nats?, kafka?, s3?] };
         sent.into_iter().collect::<Result<Vec<()>>>()?;
         println!(
-            "chain: each sender, the edge, the central bbq, nats-server and Kafka ({} of each) were killed {kills} times, and all senders \
-             have ended",
+            "chain: each sender, the edge, the central bbq, nats-server and Kafka ({} of each), and S3 were killed {kills} times, and all \
+             senders have ended",
             self.options.brokers
         );
         self.finish(&mut servers, ends)
@@ -179,7 +191,8 @@ impl Chain {
         }
         ends.read_file(self.directory.join("out/messages.log"))?;
         ends.read(1, |book| nats::Client::connect(self.nats_address(0))?.read(book))?;
-        ends.read(2, |book| self.kafka[0].read(book))
+        ends.read(2, |book| self.kafka[0].read(book))?;
+        ends.read(3, |book| self.s3.read(book))
     }
 
     fn kafka_log(&self, broker: usize) -> PathBuf {
@@ -255,6 +268,11 @@ impl Chain {
         Victim { up: Span { least: 3000, more: 4000 }, long_away: Span { least: 1000, more: 1000 }, ..victim }
     }
 
+    fn s3(&self) -> Victim {
+        let (server, ready) = (self.s3.clone(), self.s3.clone());
+        self.victim("versitygw", move || server.server(), move |_| ready.is_ready())
+    }
+
     fn central(&self) -> Victim {
         let directory = self.directory.display();
         let timeout = kafka::TRANSACTION_TIMEOUT_SECONDS;
@@ -267,6 +285,7 @@ impl Chain {
             format!("file:{directory}/out/messages.log?rotate_bytes=16MiB"),
             format!("nats://{nats}/{}?stream={}&progress={}", nats::SUBJECT, nats::STREAM, nats::PROGRESS),
             format!("kafka://{kafka}/{}?transaction_timeout_seconds={timeout}", kafka::TOPIC),
+            self.s3.sink(),
         ];
         let long_away = Span { least: 1000 * timeout + 1000, more: 1000 };
         Victim { up: Span { least: 200, more: 8000 }, long_away, ..self.server("central", 1, 3, &sinks) }
