@@ -28,6 +28,13 @@ pub(crate) const VERSITYGW: GoServer = GoServer {
     package: "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
 };
 
+/// It takes what the presets `ndjson`, `elasticsearch`, `loki` and `splunk` make, and OpenTelemetry logs.
+pub(crate) const VICTORIA_LOGS: GoServer = GoServer {
+    directory: "victoria-logs",
+    program: "victoria-logs",
+    package: "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs@v1.52.1",
+};
+
 impl GoServer {
     /// Builds the server if it is not there.
     pub(crate) fn provide(&self, root: &Path) -> Result<(), String> {

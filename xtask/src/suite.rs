@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::go;
-use crate::go_server::{NATS, VERSITYGW};
+use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
 use crate::kafka;
 use crate::needs;
 use crate::python;
@@ -22,6 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     NATS.provide(root)?;
     kafka::provide(root)?;
     VERSITYGW.provide(root)?;
+    VICTORIA_LOGS.provide(root)?;
     unpacked::provide()?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;

@@ -61,4 +61,5 @@ mod status_addresses;
 mod support;
 mod two_sinks;
 mod unwritten;
+mod victoria_logs;
 mod whole_groups;
