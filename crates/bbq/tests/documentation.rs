@@ -250,12 +250,13 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
     });
     for kind in SINK_KINDS {
         let options: Vec<SpecOption> = kind.options.iter().filter(is_text).cloned().collect();
-        // keep needs one of the others beside it.
+        // Some need others beside them.
         try_values(&options, |pair| {
             let more = match pair.split('=').next() {
                 Some("keep") => "&rotate=daily",
                 Some("create") => "&stream=S",
                 Some("replicas") => "&stream=S&create=on",
+                Some("preset") => "&query=query=INSERT",
                 Some("user") => "&password_env=PATH",
                 Some("sasl") => "&user=u&password_env=PATH",
                 _ => "",

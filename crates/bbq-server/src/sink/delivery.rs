@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
+use bbq_wire::StreamId;
 
 use super::interface::Settled;
 use super::rejected::{Collector, DeadLetter, Rejected};
@@ -53,7 +54,26 @@ pub(super) struct Delivery {
     /// Most messages of a part. It is halved when the destination refuses a part. Errors do not change it: otherwise a
     /// destination that fails now and then would never get a part of one message.
     records_max: u64,
+    cuts: Cuts,
     scratch: Scratch,
+}
+
+/// Where a group is cut into parts.
+#[derive(Clone, Copy, Debug)]
+enum Cuts {
+    /// Where it suits: after a restart, parts may end elsewhere than before.
+    Free,
+    /// At the same places whenever the same messages are refused: by bytes, from the beginning of the group on, into pieces; a piece that is
+    /// refused into halves, at powers of two behind its beginning.
+    Alike(Piece),
+}
+
+/// Messages of a group that are a part unless some of them are refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    /// How many messages of the group come before it.
+    first: u64,
+    behind: Place,
 }
 
 /// The limits of a part.
@@ -72,6 +92,8 @@ pub(super) struct Part {
     pub(super) ends: Vec<usize>,
     /// How many.
     pub(super) records: u64,
+    /// The stream and the sequence of the first.
+    pub(super) first: Option<(StreamId, u64)>,
     /// Behind the last message of the part.
     pub(super) behind: Place,
 }
@@ -122,7 +144,7 @@ impl PendingGroup {
         formatter: &mut Formatter,
         scratch: &mut Scratch,
     ) -> Part {
-        let mut part = Part { text: Vec::new(), ends: Vec::new(), records: 0, behind: place };
+        let mut part = Part { text: Vec::new(), ends: Vec::new(), records: 0, first: None, behind: place };
         let mut cursor = place.cursor;
         let mut at = cursor.records();
         let _filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
@@ -276,7 +298,14 @@ impl State {
 
 impl Delivery {
     pub(super) fn new(pending: Arc<PendingGroup>) -> Delivery {
-        Delivery { pending, records_max: u64::MAX, scratch: Scratch::default() }
+        Delivery { pending, records_max: u64::MAX, cuts: Cuts::Free, scratch: Scratch::default() }
+    }
+
+    /// Cuts the group into the same parts whenever the same messages are refused, also after a restart in the middle of it.
+    pub(super) fn cut_alike(&mut self) {
+        if matches!(self.cuts, Cuts::Free) {
+            self.cuts = Cuts::Alike(Piece::default());
+        }
     }
 
     pub(super) fn pending(&self) -> &Arc<PendingGroup> {
@@ -286,8 +315,18 @@ impl Delivery {
     /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
     /// settled.
     pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
-        let limits = PartLimits { records: self.records_max, bytes: bytes_max };
-        let part = self.pending.part(self.pending.place(), limits, formatter, &mut self.scratch);
+        let records = match self.cuts {
+            Cuts::Free => self.records_max,
+            Cuts::Alike(piece) => self.records_max.min(self.records_alike(piece, formatter, bytes_max)),
+        };
+        let place = self.pending.place();
+        let limits = PartLimits { records, bytes: bytes_max };
+        let part = self.pending.part(place, limits, formatter, &mut self.scratch);
+        if let Cuts::Alike(piece) = &mut self.cuts
+            && piece.behind.done == place.done
+        {
+            *piece = Piece { first: place.done, behind: part.behind };
+        }
         if part.records == 0 {
             // Nothing is left, or what is left is damaged.
             self.pending.state().settled = part.behind;
@@ -295,19 +334,56 @@ impl Delivery {
         (part.records > 0).then_some(part)
     }
 
+    /// Most messages of a part that begins where the settled ones end. `piece` is the one that had the last part.
+    fn records_alike(&mut self, mut piece: Piece, formatter: &mut Formatter, bytes_max: usize) -> u64 {
+        let place = self.pending.place();
+        let limits = PartLimits { records: u64::MAX, bytes: bytes_max };
+        while piece.behind.done < place.done {
+            let next = self.pending.part(piece.behind, limits, formatter, &mut self.scratch);
+            if next.records == 0 {
+                return u64::MAX;
+            }
+            piece = Piece { first: piece.behind.done, behind: next.behind };
+        }
+        self.cuts = Cuts::Alike(piece);
+        if piece.behind.done == place.done {
+            // A new piece begins here; it is as long as it gets.
+            return u64::MAX;
+        }
+        let offset = place.done - piece.first;
+        let half = if offset == 0 { u64::MAX } else { 1 << offset.trailing_zeros() };
+        half.min(piece.behind.done - place.done)
+    }
+
     /// Notes that the destination has the messages of a part.
     pub(super) fn confirm(&mut self, part: &Part) {
-        self.records_max = self.records_max.saturating_mul(2);
+        self.grow();
         self.advance(&mut self.pending.state(), part);
     }
 
     /// Notes that the destination refuses a part of several messages: the next part has half as many.
     pub(super) fn halve(&mut self, part: &Part) {
-        self.records_max = (part.records / 2).max(1);
+        self.records_max = match self.cuts {
+            Cuts::Free => part.records / 2,
+            Cuts::Alike(_) => part.records.next_power_of_two() / 2,
+        };
+        self.records_max = self.records_max.max(1);
+    }
+
+    /// Makes the next part larger, after one that the destination has taken.
+    fn grow(&mut self) {
+        self.records_max = match self.cuts {
+            Cuts::Free => self.records_max.saturating_mul(2),
+            // Where it begins says how large it is.
+            Cuts::Alike(_) => u64::MAX,
+        };
     }
 
     /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
     pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
+        if matches!(self.cuts, Cuts::Alike(_)) {
+            self.grow();
+        }
         let mut state = self.pending.state();
         state.reject(part.records, reason, why);
         self.advance(&mut state, part);
@@ -345,6 +421,8 @@ impl Part {
         let fits = following.partition_point(|end| end - begin <= room).max(usize::from(self.records == 0));
         let left = usize::try_from(limits.records - self.records).unwrap_or(usize::MAX);
         let taken = fits.min(left);
+        let header = &entry.batch.header;
+        self.first.get_or_insert((header.stream, header.first_sequence + skip as u64));
         let end = taken.checked_sub(1).map_or(begin, |last| following[last]);
         self.ends.extend(following[..taken].iter().map(|end| start + end - begin));
         self.text.copy_within(begin..end, start);

@@ -3,7 +3,7 @@
 //! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
 //! delivered. After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
-//! that were on their way or were delivered since the last commit are sent again.
+//! that were on their way or were delivered since the last commit are sent again. Two presets let the server know what it has.
 //!
 //! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
 //! message with the same URL and format, only a few messages are rejected; then the sink waits.
@@ -34,7 +34,7 @@ use url::{Authorization, Written};
 
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Part};
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
 use super::text::target::{FORMAT_WORDS, format_option};
@@ -115,9 +115,15 @@ fn parse(
 ) -> Result<Arc<dyn Target>, ConfigError> {
     let written = Written::new(scheme, argument, "//HOST:PORT/PATH");
     let wrong = |why: &str| written.wrong(why);
-    let behind = query.take("query", |text| Ok(text.to_owned()))?;
+    let behind = query.take("query", |text| Ok(url::encoded(text)))?;
     let uri = written.url(scheme, argument, behind.as_deref())?;
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
+    if preset == Preset::Clickhouse && !behind.is_some_and(|behind| behind.contains("query=")) {
+        return Err(ConfigError::new(format!(
+            "{:?}: preset=clickhouse lacks the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
+            written.shown()
+        )));
+    }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
         .format(format)
@@ -173,6 +179,9 @@ struct HttpDestination {
 
 impl Destination for HttpDestination {
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
+        if self.target.preset == Preset::Clickhouse {
+            delivery.cut_alike();
+        }
         self.requests.deliver(delivery, self.target.format, self).await
     }
 
@@ -182,12 +191,17 @@ impl Destination for HttpDestination {
 }
 
 impl Exchange for HttpDestination {
-    async fn exchange(&self, text: Vec<u8>, records: u64) -> io::Result<Answer> {
-        let response = self.post(self.target.preset.body(text)).await?;
+    async fn exchange(&self, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+        let HttpTarget { uri, preset, .. } = &self.target;
+        let uri = match (preset, part.first) {
+            (Preset::Clickhouse, Some(first)) => url::with_token(uri, first, part.records)?,
+            _ => uri.clone(),
+        };
+        let response = self.post(uri, preset.body(text)).await?;
         if response.status().is_success() && !self.target.preset.has_verdicts() {
             return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
         }
-        self.verdict(response, records).await.map(Answer::from)
+        self.verdict(response, part.records).await.map(Answer::from)
     }
 }
 
@@ -217,11 +231,11 @@ impl HttpDestination {
     }
 
     /// Posts a body. Returns the response once its head has arrived.
-    async fn post(&self, body: Vec<u8>) -> io::Result<Response<Incoming>> {
-        let HttpTarget { uri, preset, format, coding, authorization, .. } = &self.target;
+    async fn post(&self, uri: Uri, body: Vec<u8>) -> io::Result<Response<Incoming>> {
+        let HttpTarget { preset, format, coding, authorization, .. } = &self.target;
         let mut request = Request::new(coding.encode(body)?.into());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri.clone();
+        *request.uri_mut() = uri;
         request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);

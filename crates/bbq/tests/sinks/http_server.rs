@@ -18,7 +18,14 @@ pub(crate) fn response(status: &str) -> String {
 /// Returns the address of a server, and the bodies that are posted to it. `respond` is given each body, and returns the bytes of the response;
 /// or nothing, and the client waits.
 pub(crate) fn serve(
-    respond: impl FnMut(&str) -> Option<String> + Send + 'static,
+    mut respond: impl FnMut(&str) -> Option<String> + Send + 'static,
+) -> (String, Receiver<String>) {
+    serve_with_heads(move |_, body| respond(body))
+}
+
+/// The same; `respond` is given the head of each request, in small letters, and its body.
+pub(crate) fn serve_with_heads(
+    respond: impl FnMut(&str, &str) -> Option<String> + Send + 'static,
 ) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its own").to_string();
@@ -32,8 +39,8 @@ pub(crate) fn serve(
             let (told, respond) = (told.clone(), Arc::clone(&respond));
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(stream);
-                while let Some(body) = request(&mut reader) {
-                    let response = respond.lock().expect("it does not panic")(&body);
+                while let Some((head, body)) = request(&mut reader) {
+                    let response = respond.lock().expect("it does not panic")(&head, &body);
                     if told.send(body).is_err() {
                         return;
                     }
@@ -48,8 +55,8 @@ pub(crate) fn serve(
     (address, bodies)
 }
 
-/// Reads a request. Returns its body; `None` at the end.
-fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
+/// Reads a request. Returns its head, in small letters, and its body; `None` at the end.
+fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|bytes| *bytes > 0)?;
@@ -59,5 +66,5 @@ fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let mut body = vec![0; length.parse().ok()?];
     reader.read_exact(&mut body).ok()?;
     // What is no text is of no matter to a test that looks at bodies.
-    Some(String::from_utf8_lossy(&body).into_owned())
+    Some((head, String::from_utf8_lossy(&body).into_owned()))
 }

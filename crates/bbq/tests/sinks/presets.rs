@@ -1,16 +1,21 @@
-//! If this fails, Elasticsearch, Loki or Splunk do not understand what is posted to them, or what they refuse or have already is lost or
-//! sent for ever.
+//! If this fails, Elasticsearch, ClickHouse, Loki or Splunk do not understand what is posted to them, or what they refuse or have already is
+//! lost, doubled or sent for ever.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bbq_client::Sender;
 use serde_json::{Value, json};
 
 use crate::http::{lines, poster, wait_dead_letters, wait_problem};
-use crate::http_server::{response, serve};
-use crate::support::assert_balanced;
+use crate::http_server::{response, serve, serve_with_heads};
+use crate::support::random::Random;
+use crate::support::{PATIENCE, Setup, assert_balanced};
 
 fn json_response(body: &Value) -> String {
     let body = body.to_string();
@@ -91,6 +96,111 @@ fn nothing_counts_as_delivered_that_elasticsearch_does_not_confirm() {
     wait_problem(&server, "says what became of 0 of 10 messages");
     assert_eq!(server.status()["ledger"]["delivered"], 0);
     assert!(bodies.try_iter().count() > 0);
+}
+
+/// Which requests a server of ClickHouse has seen, and what is in its table.
+#[derive(Default)]
+struct Table {
+    tokens: BTreeSet<String>,
+    rows: BTreeMap<String, u32>,
+    /// Requests that came again.
+    again: u32,
+    requests: u32,
+}
+
+impl Table {
+    fn insert(&mut self, head: &str, body: &str) -> &'static str {
+        let token = head.split("insert_deduplication_token=").nth(1).expect("a token");
+        let token = token.split([' ', '&']).next().expect("its end").to_owned();
+        assert!(head.starts_with("post /?query=insert%20into%20logs%20format%20jsoneachrow&"), "{head}");
+        self.requests += 1;
+        if body.contains("bad") {
+            return "400 Bad Request";
+        }
+        if self.tokens.insert(token) {
+            for row in values(body) {
+                let text = row["message"].as_str().expect("a text").to_owned();
+                *self.rows.entry(text).or_default() += 1;
+            }
+        } else {
+            self.again += 1;
+        }
+        // Now and then nobody learns that it has them.
+        if self.requests.is_multiple_of(50) { "503 Service Unavailable" } else { "200 OK" }
+    }
+}
+
+/// Waits until the sink has committed in the middle of a group, elsewhere than before. Returns what it remembers.
+fn wait_progress(setup: &Setup, before: &str) -> String {
+    let start = Instant::now();
+    loop {
+        for cursor in fs::read_dir(setup.data().join("cursors")).expect("cursors") {
+            let path = cursor.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "cursor")
+                && let Ok(text) = fs::read_to_string(&path)
+                && let Some(begun) = text.split_once("begun ").and_then(|(_, rest)| rest.split(';').next())
+                && begun != before
+            {
+                return begun.to_owned();
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "no commit in the middle came\n{}", setup.log());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn clickhouse_has_each_message_once_whenever_bbq_is_killed_and_whatever_is_refused() {
+    const MESSAGES: u64 = 6000;
+    const KILLS: u32 = 4;
+    let table = Arc::new(Mutex::new(Table::default()));
+    let (address, requests) = serve_with_heads({
+        let table = Arc::clone(&table);
+        move |head, body| {
+            // So that the sink commits in the middle, as it does each second.
+            std::thread::park_timeout(Duration::from_millis(10));
+            Some(response(table.lock().expect("no panic").insert(head, body)))
+        }
+    });
+    let sink = format!(
+        "[[sink]]\nspec = 'http://{address}/?preset=clickhouse'\nquery = 'query=INSERT INTO logs FORMAT JSONEachRow'\n"
+    );
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
+        .config(&format!("drain_timeout_seconds = 1\n{sink}"))
+        .with(&["--workers", "1"]);
+    setup.set_sinks(&[]);
+    let mut random = Random::seeded();
+    let mut server = setup.start();
+    let to = format!("bbq://{}", setup.address(0)).parse().expect("an address");
+    let sender = Sender::builder().server(to).start().expect("it starts");
+    let is_bad: Vec<bool> = (0..MESSAGES).map(|number| number > 0 && random.below(60) == 0).collect();
+    for (number, is_bad) in is_bad.iter().enumerate() {
+        let word = if *is_bad { "bad" } else { "good" };
+        sender.send(format!("{word} {number}").as_bytes()).expect("it has room");
+    }
+    sender.close(PATIENCE).expect("everything is acknowledged");
+    let mut remembered = String::new();
+    for _ in 0..KILLS {
+        // Lives begin in the middle of what an earlier one had cut, and end in the middle of what they cut.
+        remembered = wait_progress(&setup, &remembered);
+        for _ in 0..random.below(30) {
+            let _request = requests.recv_timeout(PATIENCE).expect("it is not at the end");
+        }
+        server.kill();
+        server = setup.start();
+    }
+    let status = server.wait_status("delivery of all", |status| {
+        status["ledger"]["received"] == MESSAGES && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    let bad = is_bad.iter().filter(|is_bad| **is_bad).count();
+    assert_eq!(status["ledger"]["dropped"]["refused"], bad, "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let table = table.lock().expect("no panic");
+    let often: Vec<_> = table.rows.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(often.is_empty(), "{} are there more than once: {:?}", often.len(), often.first());
+    assert_eq!(table.rows.len(), MESSAGES as usize - bad);
+    assert!(table.again > 2, "{} requests came again", table.again);
 }
 
 #[test]

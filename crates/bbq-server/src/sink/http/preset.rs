@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ndjson         a message on each line; 2xx: it has all
+//! clickhouse     the same, with a token in the URL that is the same each time, so what comes twice is there once
 //! elasticsearch  _bulk: `create` with an id that is the same each time, so what comes twice is there once; a 200 says for each message
 //!                whether it was taken
 //! loki           an object around all entries; 2xx: it has all
@@ -21,22 +22,24 @@ use crate::format::{Content, Envelope, Format};
 pub(super) enum Preset {
     #[default]
     Ndjson,
+    Clickhouse,
     Elasticsearch,
     Loki,
     Splunk,
 }
 
-pub(super) const WORDS: [(&str, Preset); 4] = [
+pub(super) const WORDS: [(&str, Preset); 5] = [
     ("ndjson", Preset::Ndjson),
+    ("clickhouse", Preset::Clickhouse),
     ("elasticsearch", Preset::Elasticsearch),
     ("loki", Preset::Loki),
     ("splunk", Preset::Splunk),
 ];
 pub(super) const OPTION: SpecOption = SpecOption {
     key: "preset",
-    values: Values::Words(&["ndjson", "elasticsearch", "loki", "splunk"]),
+    values: Values::Words(&["ndjson", "clickhouse", "elasticsearch", "loki", "splunk"]),
     default: "ndjson",
-    meaning: "what the server wants to be sent: lines, or what Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector take",
+    meaning: "what the server wants to be sent: lines, with a token for ClickHouse, or what Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector take",
 };
 /// The conflict of a message that is there already.
 const CONFLICT: u16 = 409;
@@ -46,7 +49,7 @@ impl Preset {
     pub(super) fn format(self, format: Format) -> Option<Format> {
         let content = if format == Format::Raw { Content::Text } else { Content::Json };
         match self {
-            Preset::Ndjson => Some(format),
+            Preset::Ndjson | Preset::Clickhouse => Some(format),
             Preset::Elasticsearch if content == Content::Text => None,
             Preset::Elasticsearch => Some(Format::Enveloped(Envelope::Elasticsearch, content)),
             Preset::Loki => Some(Format::Enveloped(Envelope::Loki, content)),
@@ -56,8 +59,8 @@ impl Preset {
 
     pub(super) fn content_type(self, format: Format) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Preset::Ndjson if format == Format::Raw => "text/plain",
-            Preset::Ndjson | Preset::Elasticsearch => "application/x-ndjson",
+            Preset::Ndjson | Preset::Clickhouse if format == Format::Raw => "text/plain",
+            Preset::Ndjson | Preset::Clickhouse | Preset::Elasticsearch => "application/x-ndjson",
             Preset::Loki | Preset::Splunk => "application/json",
         })
     }

@@ -52,8 +52,8 @@ impl From<Verdict> for Answer {
 
 /// A way to send a request and to understand its response.
 pub(in crate::sink) trait Exchange: Sync {
-    /// Sends formatted messages. An error means that the same messages may be taken later.
-    fn exchange(&self, text: Vec<u8>, records: u64) -> impl Future<Output = io::Result<Answer>> + Send;
+    /// Sends formatted messages, which are the text of a part. An error means that the same messages may be taken later.
+    fn exchange(&self, text: Vec<u8>, part: &Part) -> impl Future<Output = io::Result<Answer>> + Send;
 }
 
 /// What a sink remembers from one request to the next.
@@ -81,8 +81,8 @@ impl Requests {
         self.retry_after.wait().await;
         let mut formatter = Formatter::new(format);
         while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
-            let Answer { verdict, unread } =
-                to.exchange(std::mem::take(&mut part.text), part.records).await?;
+            let text = std::mem::take(&mut part.text);
+            let Answer { verdict, unread } = to.exchange(text, &part).await?;
             match verdict {
                 Verdict::Taken => {
                     self.refusals.taken();

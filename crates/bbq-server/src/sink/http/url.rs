@@ -1,5 +1,8 @@
 //! Reads the URL and the secret of a SPEC.
 
+use std::io;
+
+use bbq_wire::StreamId;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 
@@ -15,6 +18,31 @@ pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
     default: "none",
     meaning: "the header `Authorization`, such as `Bearer TOKEN`",
 };
+
+/// Puts `%XX` for the characters of a query that a URL cannot have, such as blanks.
+pub(in crate::sink) fn encoded(query: &str) -> String {
+    let mut text = String::new();
+    for character in query.chars() {
+        if character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character) {
+            text.push(character);
+        } else {
+            let mut bytes = [0; 4];
+            let bytes = character.encode_utf8(&mut bytes).bytes();
+            text.extend(bytes.map(|byte| format!("%{byte:02X}")));
+        }
+    }
+    text
+}
+
+/// The URL of a request, by which ClickHouse knows that it comes again: the first message, and how many there are.
+pub(in crate::sink) fn with_token(
+    url: &Uri,
+    (stream, sequence): (StreamId, u64),
+    records: u64,
+) -> io::Result<Uri> {
+    let url = format!("{url}&insert_deduplication_token={stream}-{sequence}-{records}");
+    url.parse().map_err(io::Error::other)
+}
 
 /// A SPEC, for errors.
 pub(in crate::sink) struct Written {

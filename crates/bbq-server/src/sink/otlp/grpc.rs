@@ -16,6 +16,7 @@ use hyper::{Response, StatusCode};
 use super::grpc_status::GrpcStatus;
 use super::request::Settings;
 use crate::otlp::answer;
+use crate::sink::delivery::Part;
 use crate::sink::http::client::{HttpClient, REQUEST_TIMEOUT, late};
 use crate::sink::http::coding::Coding;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
@@ -40,8 +41,8 @@ pub(super) struct GrpcCalls {
 }
 
 impl Exchange for GrpcCalls {
-    async fn exchange(&self, text: Vec<u8>, records: u64) -> io::Result<Answer> {
-        let may_be_too_large = records > 1 || text.len() > LARGE_BYTES;
+    async fn exchange(&self, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+        let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;
         let coding = self.settings.coding;
         let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
         let mut request = self.settings.request(body.into(), "application/grpc");

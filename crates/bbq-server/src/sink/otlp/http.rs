@@ -17,6 +17,7 @@ use hyper::{Response, StatusCode};
 
 use super::request::Settings;
 use crate::otlp::answer;
+use crate::sink::delivery::Part;
 use crate::sink::http::client::HttpClient;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
 use crate::sink::http::{response, retry_after, whole_in_time};
@@ -31,7 +32,7 @@ pub(super) struct HttpPosts {
 }
 
 impl Exchange for HttpPosts {
-    async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
+    async fn exchange(&self, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         let coding = self.settings.coding;
         let mut request = self.settings.request(coding.encode(join(&text))?.into(), PROTOBUF);
         if let Some(name) = coding.name() {
