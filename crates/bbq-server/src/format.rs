@@ -1,5 +1,7 @@
 //! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
+pub(crate) mod labels;
+
 use std::num::NonZero;
 
 use bbq_spool::Entry;
@@ -8,9 +10,10 @@ use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
 use data_encoding::BASE64;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::syslog::{self, SyslogFields};
+use labels::Labels;
 
 use crate::otlp::{OtlpFields, append_log_records, put_body};
 
@@ -34,8 +37,8 @@ pub enum Envelope {
     /// The bulk interface of Elasticsearch: a line that says `create`, with an id that is the same each time, and a line with the
     /// message, as JSON with `@timestamp`.
     Elasticsearch,
-    /// An entry of `streams` of Loki's push interface, with the label `listener`.
-    Loki,
+    /// An entry of `streams` of Loki's push interface, with the label `listener` and others.
+    Loki(Labels),
     /// An event of Splunk's HTTP event collector.
     Splunk,
 }
@@ -93,6 +96,25 @@ struct Record<'a> {
     /// Instead of `message`.
     #[serde(flatten)]
     otlp: Option<OtlpFields>,
+}
+
+impl Record<'_> {
+    /// The labels that the message has.
+    fn labels(&self, labels: Labels) -> Map<String, Value> {
+        let of_syslog = |name| {
+            let syslog = self.syslog.as_ref()?;
+            match name {
+                "hostname" => syslog.hostname.clone(),
+                "appname" => syslog.appname.clone(),
+                "severity" => syslog.severity.map(str::to_owned),
+                _ => syslog.facility.map(str::to_owned),
+            }
+        };
+        let of_otlp = |name| self.otlp.as_ref()?.label(name);
+        let value = |name| of_syslog(name).or_else(|| of_otlp(name));
+        let known = labels.names().filter_map(|name| Some((name.to_owned(), value(name)?.into())));
+        [("listener".to_owned(), self.listener.into())].into_iter().chain(known).collect()
+    }
 }
 
 impl Formatter {
@@ -178,13 +200,13 @@ fn append_enveloped(
                 append_line(&json!({ "create": { "_id": id } }), out);
                 append_line(&Timestamped { timestamp: record.time, record }, out);
             }
-            (Envelope::Loki, content) => {
+            (Envelope::Loki(labels), content) => {
                 let line = match content {
                     Content::Text => text(raw),
                     Content::Json => serde_json::to_string(record).unwrap_or_default(),
                 };
                 let value = (received_ns.to_string(), line);
-                append_line(&json!({ "stream": { "listener": record.listener }, "values": [value] }), out);
+                append_line(&json!({ "stream": record.labels(labels), "values": [value] }), out);
             }
             (Envelope::Splunk, content) => {
                 let event = match content {

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bbq_client::{
     Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, SenderBuilder, StartError,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
 use crate::arguments::{Ack, SendArguments, TlsArguments};
@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     };
     let (done, sent) = sync_channel(1);
     let (thread_sender, thread_bar, no_room) = (Arc::clone(&sender), bar.clone(), watch.no_room.clone());
+    let begin = Instant::now();
     // A separate thread, as reading may block when a signal comes. It ends with the process.
     thread::Builder::new().name("send".to_owned()).spawn(move || {
         let outcome = send_inputs(inputs, &thread_sender, &thread_bar, &no_room);
@@ -68,6 +69,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         let _received = done.send(outcome);
     })?;
     let end = watch.run(&sent)?;
+    let bytes = BinaryBytes(bar.position());
     bar.finish_and_clear();
     match end {
         End::Sent(outcome) => outcome?,
@@ -84,7 +86,8 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
             Ack::Durable | Ack::Replicated | Ack::Received => "acknowledged",
             Ack::None => "sent, without acknowledgement",
         };
-        eprintln!("{} messages {done}{failed}", counters.acknowledged);
+        let seconds = begin.elapsed().as_secs_f64();
+        eprintln!("{} messages {done}, {bytes} in {seconds:.2} s{failed}", counters.acknowledged);
     }
     Ok(Outcome::Done)
 }

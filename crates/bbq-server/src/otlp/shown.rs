@@ -51,6 +51,17 @@ struct ScopeFields {
 }
 
 impl OtlpFields {
+    /// What corresponds to a field of syslog.
+    pub(crate) fn label(&self, name: &str) -> Option<String> {
+        let attribute = |key: &str| self.resource.get(key)?.as_str().map(str::to_owned);
+        match name {
+            "hostname" => attribute("host.name"),
+            "appname" => attribute("service.name"),
+            "severity" => self.severity.clone(),
+            _ => None,
+        }
+    }
+
     /// Decodes a record. Returns `None` if it has no log record: only a sender of batches can have written such a record.
     pub(crate) fn of(record: &[u8]) -> Option<OtlpFields> {
         let resource_logs = Logs::decode(record).ok()?.resource_logs.into_iter().next()?;

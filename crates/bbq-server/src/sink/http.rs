@@ -44,6 +44,7 @@ use crate::config::query::{Query, SpecOption};
 use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::format::Format;
+use crate::format::labels::Labels;
 use crate::tls::ClientTls;
 
 /// Most groups that are on their way: memory is bounded by this many groups.
@@ -59,8 +60,9 @@ pub(super) const IN_FLIGHT: SpecOption = SpecOption {
 };
 
 /// The options of both kinds.
-const OPTIONS: [SpecOption; 7] = [
+const OPTIONS: [SpecOption; 8] = [
     preset::OPTION,
+    preset::LABELS,
     format_option("json"),
     SpecOption {
         key: "query",
@@ -79,10 +81,10 @@ const OPTIONS: [SpecOption; 7] = [
     DEAD_LETTERS_OPTION,
 ];
 /// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 10] = {
-    let [preset, format, query, authorization, in_flight, compress, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 11] = {
+    let [preset, labels, format, query, authorization, in_flight, compress, dead_letters] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
-    [preset, format, query, authorization, in_flight, compress, dead_letters, ca, certificate, key]
+    [preset, labels, format, query, authorization, in_flight, compress, dead_letters, ca, certificate, key]
 };
 
 pub(super) static HTTP: Kind = Kind {
@@ -124,9 +126,16 @@ fn parse(
             written.shown()
         )));
     }
+    let labels = query.take(preset::LABELS.key, Labels::parse)?;
+    if labels.is_some() && preset != Preset::Loki {
+        return Err(ConfigError::new(format!(
+            "{:?}: labels are for Loki; write preset=loki, or leave them out",
+            written.shown()
+        )));
+    }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
-        .format(format)
+        .format(format, labels.unwrap_or_default())
         .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
     let authorization = written.authorization(query)?;
     let in_flight = take_in_flight(query)?;

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -241,6 +243,49 @@ fn loki_gets_streams_and_splunk_events() {
         assert_eq!(message, "line 0", "{path} {format}");
         assert_eq!(server.stop(), Some(0));
     }
+}
+
+#[test]
+fn loki_finds_messages_by_the_labels_that_they_have() {
+    let (address, bodies) = serve(|_| Some(response("204 No Content")));
+    let mut setup = Setup::new(&[
+        "syslog+tcp://127.0.0.1:{0}?name=net",
+        "lines+tcp://127.0.0.1:{1}?name=lines",
+        "otlp+tcp://127.0.0.1:{2}?name=otlp",
+    ]);
+    setup.set_sinks(&[&format!("http://{address}/?preset=loki&labels=severity,hostname,appname,facility")]);
+    let server = setup.start();
+    let labels = |listener: usize, bytes: &[u8]| {
+        let mut stream = TcpStream::connect(setup.address(listener)).expect("it listens");
+        stream.write_all(bytes).expect("it reads");
+        // A request whose client has gone is not taken.
+        let body = bodies.recv_timeout(PATIENCE).expect("it posts");
+        let body: Value = serde_json::from_str(&body).expect("one object");
+        body["streams"][0]["stream"].clone()
+    };
+    let all = labels(0, b"<156>1 2026-11-25T10:00:00Z web-1 shop - - - sold\n");
+    assert_eq!(
+        all,
+        json!({ "listener": "net", "severity": "warning", "hostname": "web-1", "appname": "shop", "facility": "local3" })
+    );
+    assert_eq!(labels(0, b"<13>no header\n")["severity"], "notice");
+    assert_eq!(labels(1, b"a line\n"), json!({ "listener": "lines" }));
+    let attribute = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
+    let request = json!({ "resourceLogs": [{
+        "resource": { "attributes": [attribute("host.name", "web-2"), attribute("service.name", "cart")] },
+        "scopeLogs": [{ "logRecords": [{ "severityText": "WARN", "body": { "stringValue": "empty" } }] }],
+    }] })
+    .to_string();
+    let head = format!(
+        "POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        request.len()
+    );
+    let of_otlp = labels(2, format!("{head}{request}").as_bytes());
+    assert_eq!(
+        of_otlp,
+        json!({ "listener": "otlp", "severity": "WARN", "hostname": "web-2", "appname": "cart" })
+    );
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
 /// It asks for two seconds, which is longer than the sink would wait by itself.

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::requests::Verdict;
 use crate::config::query::SpecOption;
 use crate::config::values::Values;
+use crate::format::labels::{self, Labels};
 use crate::format::{Content, Envelope, Format};
 
 /// An interface of servers.
@@ -41,18 +42,24 @@ pub(super) const OPTION: SpecOption = SpecOption {
     default: "ndjson",
     meaning: "what the server wants to be sent: lines, with a token for ClickHouse, or what Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector take",
 };
+pub(super) const LABELS: SpecOption = SpecOption {
+    key: "labels",
+    values: labels::VALUES,
+    default: "none",
+    meaning: "for preset=loki: fields of syslog, or what OpenTelemetry has for them, that are labels beside `listener`; several with commas between them",
+};
 /// The conflict of a message that is there already.
 const CONFLICT: u16 = 409;
 
 impl Preset {
     /// The format of a message; `None` if the server cannot take messages in this one.
-    pub(super) fn format(self, format: Format) -> Option<Format> {
+    pub(super) fn format(self, format: Format, labels: Labels) -> Option<Format> {
         let content = if format == Format::Raw { Content::Text } else { Content::Json };
         match self {
             Preset::Ndjson | Preset::Clickhouse => Some(format),
             Preset::Elasticsearch if content == Content::Text => None,
             Preset::Elasticsearch => Some(Format::Enveloped(Envelope::Elasticsearch, content)),
-            Preset::Loki => Some(Format::Enveloped(Envelope::Loki, content)),
+            Preset::Loki => Some(Format::Enveloped(Envelope::Loki(labels), content)),
             Preset::Splunk => Some(Format::Enveloped(Envelope::Splunk, content)),
         }
     }
