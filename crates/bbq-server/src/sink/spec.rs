@@ -203,10 +203,12 @@ mod tests {
                     Values::Text { .. } if ["stream", "region", "access_key_id"].contains(&option.key) => {
                         "S".to_owned()
                     }
+                    Values::Text { .. } if option.key == "labels" => "severity".to_owned(),
                     _ => option.default.to_owned(),
                 };
                 let more = match option.key {
                     "keep" => "&rotate=daily",
+                    "labels" => "&preset=loki",
                     "create" => "&stream=S",
                     "replicas" => "&stream=S&create=on",
                     "user" => "&password_env=PATH",
