@@ -17,6 +17,10 @@ const RECORDS_AT_ONCE_MAX: u32 = 1024;
 /// Their bytes, unless one message is larger.
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
 
+/// Of the hash FNV-1a with 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x100_0000_01b3;
+
 /// A group that was submitted, and how much of it is settled. The sink may look at it while the group is being delivered.
 pub(super) struct PendingGroup {
     group: Group,
@@ -92,10 +96,21 @@ pub(super) struct Part {
     pub(super) ends: Vec<usize>,
     /// How many.
     pub(super) records: u64,
-    /// The stream and the sequence of the first.
-    pub(super) first: Option<(StreamId, u64)>,
+    /// Which they are.
+    pub(super) identity: Identity,
     /// Behind the last message of the part.
     pub(super) behind: Place,
+}
+
+/// Which messages a part has.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The stream and the sequence of the first; `None` if there is none.
+    pub(super) first: Option<(StreamId, u64)>,
+    /// Tells apart parts with the same first message: of where each range of a stream begins and the one before it ends; FNV-1a.
+    pub(super) hash: u64,
+    /// The message that would go on with the last range.
+    next: Option<(StreamId, u64)>,
 }
 
 /// A limit of the part is reached.
@@ -144,7 +159,13 @@ impl PendingGroup {
         formatter: &mut Formatter,
         scratch: &mut Scratch,
     ) -> Part {
-        let mut part = Part { text: Vec::new(), ends: Vec::new(), records: 0, first: None, behind: place };
+        let mut part = Part {
+            text: Vec::new(),
+            ends: Vec::new(),
+            records: 0,
+            identity: Identity { first: None, hash: FNV_OFFSET, next: None },
+            behind: place,
+        };
         let mut cursor = place.cursor;
         let mut at = cursor.records();
         let _filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
@@ -404,6 +425,18 @@ impl Delivery {
     }
 }
 
+impl Identity {
+    fn add(&mut self, stream: StreamId, first: u64, records: u64) {
+        self.first.get_or_insert((stream, first));
+        if self.next != Some((stream, first)) {
+            let end = self.next.map_or(0, |(_, sequence)| sequence);
+            let bytes = stream.0.into_iter().chain(first.to_le_bytes()).chain(end.to_le_bytes());
+            self.hash = bytes.fold(self.hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+        }
+        self.next = Some((stream, first + records));
+    }
+}
+
 impl Part {
     /// Appends the messages after the first `skip`, as far as the limits allow. An empty part gets at least one message.
     fn append(
@@ -422,12 +455,34 @@ impl Part {
         let left = usize::try_from(limits.records - self.records).unwrap_or(usize::MAX);
         let taken = fits.min(left);
         let header = &entry.batch.header;
-        self.first.get_or_insert((header.stream, header.first_sequence + skip as u64));
+        self.identity.add(header.stream, header.first_sequence + skip as u64, taken as u64);
         let end = taken.checked_sub(1).map_or(begin, |last| following[last]);
         self.ends.extend(following[..taken].iter().map(|end| start + end - begin));
         self.text.copy_within(begin..end, start);
         self.text.truncate(start + end - begin);
         self.records += taken as u64;
         if taken < following.len() { Err(Full) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_with_other_messages_have_another_identity() {
+        let identity = |ranges: &[(u8, u64, u64)]| {
+            let mut identity = Identity { first: None, hash: FNV_OFFSET, next: None };
+            for &(stream, first, records) in ranges {
+                identity.add(StreamId([stream; 16]), first, records);
+            }
+            (identity.first, identity.hash)
+        };
+        assert_eq!(identity(&[(1, 5, 2), (1, 7, 3)]), identity(&[(1, 5, 5)]), "in any pieces");
+        // The same first message, and as many.
+        let all =
+            [&[(1, 6, 1), (2, 1, 1)][..], &[(1, 6, 2)], &[(1, 6, 1), (2, 2, 1)], &[(1, 6, 1), (1, 8, 1)]];
+        let distinct: std::collections::BTreeSet<_> = all.iter().map(|ranges| identity(ranges)).collect();
+        assert_eq!(distinct.len(), all.len());
     }
 }

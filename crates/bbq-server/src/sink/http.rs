@@ -202,10 +202,7 @@ impl Destination for HttpDestination {
 impl Exchange for HttpDestination {
     async fn exchange(&self, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let HttpTarget { uri, preset, .. } = &self.target;
-        let uri = match (preset, part.first) {
-            (Preset::Clickhouse, Some(first)) => url::with_token(uri, first, part.records)?,
-            _ => uri.clone(),
-        };
+        let uri = if *preset == Preset::Clickhouse { url::with_token(uri, part)? } else { uri.clone() };
         let response = self.post(uri, preset.body(text)).await?;
         if response.status().is_success() && !self.target.preset.has_verdicts() {
             return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });

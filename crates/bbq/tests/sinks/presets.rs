@@ -116,7 +116,7 @@ impl Table {
         let token = token.split([' ', '&']).next().expect("its end").to_owned();
         assert!(head.starts_with("post /?query=insert%20into%20logs%20format%20jsoneachrow&"), "{head}");
         self.requests += 1;
-        if body.contains("bad") {
+        if body.contains("\"message\":\"bad ") {
             return "400 Bad Request";
         }
         if self.tokens.insert(token) {

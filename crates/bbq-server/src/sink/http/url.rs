@@ -2,7 +2,6 @@
 
 use std::io;
 
-use bbq_wire::StreamId;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 
@@ -11,6 +10,7 @@ use crate::config::query::{Query, SpecOption};
 use crate::config::secret::Secret;
 use crate::config::spec_text::without_user;
 use crate::config::values::Values;
+use crate::sink::delivery::Part;
 
 pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
     key: "authorization",
@@ -34,13 +34,11 @@ pub(in crate::sink) fn encoded(query: &str) -> String {
     text
 }
 
-/// The URL of a request, by which ClickHouse knows that it comes again: the first message, and how many there are.
-pub(in crate::sink) fn with_token(
-    url: &Uri,
-    (stream, sequence): (StreamId, u64),
-    records: u64,
-) -> io::Result<Uri> {
-    let url = format!("{url}&insert_deduplication_token={stream}-{sequence}-{records}");
+/// The URL of a request, by which ClickHouse knows that it comes again: the first message, how many there are, and a hash of which.
+pub(in crate::sink) fn with_token(url: &Uri, part: &Part) -> io::Result<Uri> {
+    let Some((stream, sequence)) = part.identity.first else { return Ok(url.clone()) };
+    let (records, hash) = (part.records, part.identity.hash);
+    let url = format!("{url}&insert_deduplication_token={stream}-{sequence}-{records}-{hash:016x}");
     url.parse().map_err(io::Error::other)
 }
 
