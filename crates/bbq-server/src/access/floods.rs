@@ -1,7 +1,7 @@
-//! Addresses whose HTTP/2 connections are floods: for a while, they get only some new ones, and what floods is read slowly.
+//! Addresses whose HTTP/2 connections are floods: for a while, they get only some new ones, and share how fast those that flood are read.
 //!
-//! Invariant: connections that are open already and send messages are not touched. Invariant: only floods prolong the time, and not who
-//! comes meanwhile.
+//! Invariant: an open connection that sends messages is read as before. Invariant: the time gets longer by floods alone, and not by new
+//! connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use bbq_wire::Peer;
 use super::address_rate::AddressRate;
 use super::peer_log::PeerLog;
 
-/// Connections of an address in a second that may be floods: an exporter with an error of its own ends one at each try, and others may
-/// be behind the same address. While there are more, the address gets so many new ones.
+/// How often in a second connections of an address may end as floods, or send too much: an exporter with an error of its own ends one at
+/// each try, and others may be behind the same address. While it is more often, the address gets so many new ones.
 const PER_SECOND_MAX: u32 = 16;
 /// What the connections of an address may send together in a second beside messages, when each has sent more than it may at once, in
 /// bytes. As much as four connections may: some 16,000 PING frames, for which a worker needs some milliseconds.
@@ -57,7 +57,7 @@ impl Floods {
 
     /// What becomes of a new connection.
     pub(crate) fn admit(&self, peer: Peer) -> NewConnection {
-        if self.floods.wait(peer).is_none() && self.excess.wait(peer).is_none() {
+        if self.floods.wait(peer).is_none() {
             return NewConnection::Served;
         }
         if self.admitted.wait(peer).is_some() {
@@ -67,13 +67,16 @@ impl Floods {
         NewConnection::ServedWarily
     }
 
-    /// Counts what a connection sent beside its messages and more than it may, in bytes. Returns for how long it is not to be read.
+    /// Counts what a connection sent beside its messages and more than it may, in bytes; as a flood, if all of its address sent too much.
+    /// Returns for how long that has to wait.
     pub(crate) fn add_excess(&self, peer: Peer, bytes: u64) -> Duration {
         self.excess.add(peer, bytes);
-        self.excess.wait(peer).unwrap_or_default()
+        let Some(wait) = self.excess.wait(peer) else { return Duration::ZERO };
+        self.add(peer);
+        wait
     }
 
-    /// Counts a connection that was a flood.
+    /// Counts a flood.
     pub(crate) fn add(&self, peer: Peer) {
         if self.floods.wait(peer).is_none_or(|wait| wait <= LIMITED_MAX) {
             self.floods.add(peer, 1);
@@ -110,8 +113,8 @@ mod tests {
         let (bad, good) = (peer("192.0.2.1:1"), peer("198.51.100.1:1"));
         let second = u64::from(EXCESS_PER_SECOND_MAX);
         assert_eq!(floods.add_excess(bad, second / 2), Duration::ZERO);
-        for _ in 0..10 {
-            floods.add_excess(bad, second);
+        for _ in 0..100 {
+            floods.add_excess(bad, second / 10);
         }
         let wait = floods.add_excess(bad, 1);
         assert!(wait > Duration::from_secs(5), "{wait:?}");

@@ -7,12 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Sleep, sleep};
 
+use super::overhead::Excess;
 use super::source::Source;
 
 pub(super) struct Pace {
     source: Rc<Source>,
-    /// While nothing may be read.
-    pause: Option<Pin<Box<Sleep>>>,
+    /// While nothing may be read, and what that is for.
+    pause: Option<(Pin<Box<Sleep>>, Excess)>,
     /// Read in this turn.
     turn: usize,
 }
@@ -27,12 +28,12 @@ impl Pace {
         if self.pause.is_none()
             && let Some(excess) = self.source.overhead.excess()
         {
-            self.pause = Some(Box::pin(sleep(self.source.slow_down(&excess))));
+            self.pause = Some((Box::pin(sleep(self.source.slow_down(&excess))), excess));
         }
-        if let Some(pause) = &mut self.pause {
+        if let Some((pause, excess)) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
+            self.source.overhead.settle(excess);
             self.pause = None;
-            self.source.overhead.settle();
         }
         if self.turn >= self.source.overhead.turn_bytes() {
             self.turn = 0;
