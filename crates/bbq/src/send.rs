@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
             Ack::None => "sent, without acknowledgement",
         };
         let seconds = begin.elapsed().as_secs_f64();
-        eprintln!("{} messages {done}, {bytes} in {seconds:.2} s{failed}", counters.acknowledged);
+        eprintln!("{} messages {done}, {bytes} read, {seconds:.2} s{failed}", counters.acknowledged);
     }
     Ok(Outcome::Done)
 }

@@ -38,7 +38,7 @@ fn send_returns_at_every_level() {
         let mut text = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut text).expect("it ended");
         let done = if level == "none" { "sent, without acknowledgement" } else { "acknowledged" };
-        assert!(text.starts_with(&format!("2 messages {done}, 8 B in ")), "{level}: {text}");
+        assert!(text.starts_with(&format!("2 messages {done}, 8 B read, ")), "{level}: {text}");
     }
 }
 

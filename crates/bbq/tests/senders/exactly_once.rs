@@ -176,7 +176,7 @@ fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     println!("{last}");
     let numbers = last.strip_prefix(&format!("{lines} messages acknowledged, "));
     // Bytes and seconds come before the connections.
-    let reconnects = numbers.and_then(|rest| rest.split(", ").nth(1)?.split(' ').next()?.parse::<u64>().ok());
+    let reconnects = numbers.and_then(|rest| rest.split(", ").nth(2)?.split(' ').next()?.parse::<u64>().ok());
     assert!(reconnects >= Some(interruptions), "not each interruption met a connection: {said}");
     let status = server.wait_delivered(lines);
     assert_balanced(&status);

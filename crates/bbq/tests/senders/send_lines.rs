@@ -28,7 +28,7 @@ fn a_line_is_the_same_as_for_a_listener_of_lines() {
     assert_eq!(setup.written(), by_lines.repeat(3), "by standard input");
     let said = String::from_utf8_lossy(&said);
     assert!(
-        said.starts_with(&format!("7 messages acknowledged, {} B in ", INPUT.len()))
+        said.starts_with(&format!("7 messages acknowledged, {} B read, ", INPUT.len()))
             && said.ends_with(" s\n"),
         "{said:?}"
     );

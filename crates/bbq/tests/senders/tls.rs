@@ -96,7 +96,7 @@ fn bbq_send_sends_by_tls_and_says_why_it_does_not() {
     ];
     let output = run(Command::new(BBQ).arg("send").args(options), b"one\ntwo\n");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.starts_with("2 messages acknowledged, 8 B in "), "{said:?}");
+    assert!(said.starts_with("2 messages acknowledged, 8 B read, "), "{said:?}");
     server.wait_delivered(2);
     assert_eq!(setup.written(), b"one\ntwo\n");
 
