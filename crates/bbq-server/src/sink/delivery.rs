@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
 use bbq_wire::StreamId;
+use bbq_wire::batch::BatchHeader;
 
 use super::interface::Settled;
 use super::rejected::{Collector, DeadLetter, Rejected};
@@ -16,10 +17,6 @@ use crate::format::Formatter;
 const RECORDS_AT_ONCE_MAX: u32 = 1024;
 /// Their bytes, unless one message is larger.
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
-
-/// Of the hash FNV-1a with 64 bits.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x100_0000_01b3;
 
 /// A group that was submitted, and how much of it is settled. The sink may look at it while the group is being delivered.
 pub(super) struct PendingGroup {
@@ -53,23 +50,18 @@ pub(super) struct Place {
 }
 
 /// The delivery of a group.
+///
+/// It cuts the group at the same places whenever the same messages are refused, also when it begins in the middle of the group after a
+/// restart: by bytes, from the beginning of the group on, into pieces; a piece that is refused into halves, at powers of two behind its
+/// beginning.
 pub(super) struct Delivery {
     pending: Arc<PendingGroup>,
-    /// Most messages of a part. It is halved when the destination refuses a part. Errors do not change it: otherwise a
-    /// destination that fails now and then would never get a part of one message.
+    /// Most messages of the next part: fewer, after the destination has refused a part that begins at the same place. Errors do not change
+    /// it: otherwise a destination that fails now and then would never get a part of one message.
     records_max: u64,
-    cuts: Cuts,
+    /// The one that had the last part.
+    piece: Piece,
     scratch: Scratch,
-}
-
-/// Where a group is cut into parts.
-#[derive(Clone, Copy, Debug)]
-enum Cuts {
-    /// Where it suits: after a restart, parts may end elsewhere than before.
-    Free,
-    /// At the same places whenever the same messages are refused: by bytes, from the beginning of the group on, into pieces; a piece that is
-    /// refused into halves, at powers of two behind its beginning.
-    Alike(Piece),
 }
 
 /// Messages of a group that are a part unless some of them are refused.
@@ -97,20 +89,17 @@ pub(super) struct Part {
     /// How many.
     pub(super) records: u64,
     /// Which they are.
-    pub(super) identity: Identity,
+    pub(super) ranges: Vec<Range>,
     /// Behind the last message of the part.
     pub(super) behind: Place,
 }
 
-/// Which messages a part has.
-#[derive(Debug)]
-pub(super) struct Identity {
-    /// The stream and the sequence of the first; `None` if there is none.
-    pub(super) first: Option<(StreamId, u64)>,
-    /// Tells apart parts with the same first message: of where each range of a stream begins and the one before it ends; FNV-1a.
-    pub(super) hash: u64,
-    /// The message that would go on with the last range.
-    next: Option<(StreamId, u64)>,
+/// Messages of a stream that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) stream: StreamId,
+    pub(super) first_sequence: u64,
+    pub(super) records: u64,
 }
 
 /// A limit of the part is reached.
@@ -159,13 +148,8 @@ impl PendingGroup {
         formatter: &mut Formatter,
         scratch: &mut Scratch,
     ) -> Part {
-        let mut part = Part {
-            text: Vec::new(),
-            ends: Vec::new(),
-            records: 0,
-            identity: Identity { first: None, hash: FNV_OFFSET, next: None },
-            behind: place,
-        };
+        let mut part =
+            Part { text: Vec::new(), ends: Vec::new(), records: 0, ranges: Vec::new(), behind: place };
         let mut cursor = place.cursor;
         let mut at = cursor.records();
         let _filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
@@ -319,14 +303,7 @@ impl State {
 
 impl Delivery {
     pub(super) fn new(pending: Arc<PendingGroup>) -> Delivery {
-        Delivery { pending, records_max: u64::MAX, cuts: Cuts::Free, scratch: Scratch::default() }
-    }
-
-    /// Cuts the group into the same parts whenever the same messages are refused, also after a restart in the middle of it.
-    pub(super) fn cut_alike(&mut self) {
-        if matches!(self.cuts, Cuts::Free) {
-            self.cuts = Cuts::Alike(Piece::default());
-        }
+        Delivery { pending, records_max: u64::MAX, piece: Piece::default(), scratch: Scratch::default() }
     }
 
     pub(super) fn pending(&self) -> &Arc<PendingGroup> {
@@ -336,17 +313,12 @@ impl Delivery {
     /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
     /// settled.
     pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
-        let records = match self.cuts {
-            Cuts::Free => self.records_max,
-            Cuts::Alike(piece) => self.records_max.min(self.records_alike(piece, formatter, bytes_max)),
-        };
         let place = self.pending.place();
-        let limits = PartLimits { records, bytes: bytes_max };
+        self.move_piece(place, formatter, bytes_max);
+        let limits = PartLimits { records: self.records_max.min(self.half(place)), bytes: bytes_max };
         let part = self.pending.part(place, limits, formatter, &mut self.scratch);
-        if let Cuts::Alike(piece) = &mut self.cuts
-            && piece.behind.done == place.done
-        {
-            *piece = Piece { first: place.done, behind: part.behind };
+        if self.piece.behind.done == place.done {
+            self.piece = Piece { first: place.done, behind: part.behind };
         }
         if part.records == 0 {
             // Nothing is left, or what is left is damaged.
@@ -355,85 +327,59 @@ impl Delivery {
         (part.records > 0).then_some(part)
     }
 
-    /// Most messages of a part that begins where the settled ones end. `piece` is the one that had the last part.
-    fn records_alike(&mut self, mut piece: Piece, formatter: &mut Formatter, bytes_max: usize) -> u64 {
-        let place = self.pending.place();
+    /// Goes on to the piece that `place` is in, or in front of which it is.
+    fn move_piece(&mut self, place: Place, formatter: &mut Formatter, bytes_max: usize) {
         let limits = PartLimits { records: u64::MAX, bytes: bytes_max };
-        while piece.behind.done < place.done {
-            let next = self.pending.part(piece.behind, limits, formatter, &mut self.scratch);
-            if next.records == 0 {
-                return u64::MAX;
-            }
-            piece = Piece { first: piece.behind.done, behind: next.behind };
+        while self.piece.behind.done < place.done {
+            let first = self.piece.behind.done;
+            let next = self.pending.part(self.piece.behind, limits, formatter, &mut self.scratch);
+            // Damage has taken what was settled.
+            let behind = if next.records == 0 { place } else { next.behind };
+            self.piece = Piece { first, behind };
         }
-        self.cuts = Cuts::Alike(piece);
-        if piece.behind.done == place.done {
-            // A new piece begins here; it is as long as it gets.
-            return u64::MAX;
+    }
+
+    /// Most messages of a part that begins at `place`, in its piece.
+    fn half(&self, place: Place) -> u64 {
+        let (offset, left) = (place.done - self.piece.first, self.piece.behind.done - place.done);
+        match (offset, left) {
+            // The piece is not known yet: it is as long as the part gets.
+            (_, 0) => u64::MAX,
+            (0, left) => left,
+            (offset, left) => left.min(1 << offset.trailing_zeros()),
         }
-        let offset = place.done - piece.first;
-        let half = if offset == 0 { u64::MAX } else { 1 << offset.trailing_zeros() };
-        half.min(piece.behind.done - place.done)
     }
 
     /// Notes that the destination has the messages of a part.
     pub(super) fn confirm(&mut self, part: &Part) {
-        self.grow();
-        self.advance(&mut self.pending.state(), part);
+        self.settle(part, |_| {});
     }
 
-    /// Notes that the destination refuses a part of several messages: the next part has half as many.
+    /// Notes that the destination refuses a part of several messages: the next part has about half as many.
     pub(super) fn halve(&mut self, part: &Part) {
-        self.records_max = match self.cuts {
-            Cuts::Free => part.records / 2,
-            Cuts::Alike(_) => part.records.next_power_of_two() / 2,
-        };
-        self.records_max = self.records_max.max(1);
-    }
-
-    /// Makes the next part larger, after one that the destination has taken.
-    fn grow(&mut self) {
-        self.records_max = match self.cuts {
-            Cuts::Free => self.records_max.saturating_mul(2),
-            // Where it begins says how large it is.
-            Cuts::Alike(_) => u64::MAX,
-        };
+        self.records_max = (part.records.next_power_of_two() / 2).max(1);
     }
 
     /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
     pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
-        if matches!(self.cuts, Cuts::Alike(_)) {
-            self.grow();
-        }
-        let mut state = self.pending.state();
-        state.reject(part.records, reason, why);
-        self.advance(&mut state, part);
+        self.settle(part, |state| state.reject(part.records, reason, why));
     }
 
     /// Notes that the destination has the messages of a part but for `rejected` ones, which it refuses for good. Nobody knows which.
     pub(super) fn confirm_partly(&mut self, part: &Part, rejected: u64, reason: &'static str) {
-        let mut state = self.pending.state();
-        if rejected > 0 {
-            state.count_rejected(rejected.min(part.records), reason);
-        }
-        self.advance(&mut state, part);
+        self.settle(part, |state| {
+            if rejected > 0 {
+                state.count_rejected(rejected.min(part.records), reason);
+            }
+        });
     }
 
-    fn advance(&self, state: &mut State, part: &Part) {
+    fn settle(&mut self, part: &Part, note: impl FnOnce(&mut State)) {
+        self.records_max = u64::MAX;
+        let mut state = self.pending.state();
+        note(&mut state);
         state.settled = part.behind;
         self.pending.progress.fetch_add(part.records, Ordering::Relaxed);
-    }
-}
-
-impl Identity {
-    fn add(&mut self, stream: StreamId, first: u64, records: u64) {
-        self.first.get_or_insert((stream, first));
-        if self.next != Some((stream, first)) {
-            let end = self.next.map_or(0, |(_, sequence)| sequence);
-            let bytes = stream.0.into_iter().chain(first.to_le_bytes()).chain(end.to_le_bytes());
-            self.hash = bytes.fold(self.hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-        }
-        self.next = Some((stream, first + records));
     }
 }
 
@@ -454,8 +400,7 @@ impl Part {
         let fits = following.partition_point(|end| end - begin <= room).max(usize::from(self.records == 0));
         let left = usize::try_from(limits.records - self.records).unwrap_or(usize::MAX);
         let taken = fits.min(left);
-        let header = &entry.batch.header;
-        self.identity.add(header.stream, header.first_sequence + skip as u64, taken as u64);
+        self.add_range(&entry.batch.header, skip as u64, taken as u64);
         let end = taken.checked_sub(1).map_or(begin, |last| following[last]);
         self.ends.extend(following[..taken].iter().map(|end| start + end - begin));
         self.text.copy_within(begin..end, start);
@@ -463,26 +408,115 @@ impl Part {
         self.records += taken as u64;
         if taken < following.len() { Err(Full) } else { Ok(()) }
     }
+
+    fn add_range(&mut self, header: &BatchHeader, skip: u64, records: u64) {
+        let (stream, first_sequence) = (header.stream, header.first_sequence + skip);
+        match self.ranges.last_mut() {
+            _ if records == 0 => {}
+            Some(last) if last.stream == stream && last.first_sequence + last.records == first_sequence => {
+                last.records += records;
+            }
+            _ => self.ranges.push(Range { stream, first_sequence, records }),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use bbq_spool::{Cursor, DiskStorage, Envelope, Next, Spool, SpoolOptions, Step, SteppedTime};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind};
+
     use super::*;
+    use crate::format::Format;
+
+    /// Messages of the group; some are longer than a part.
+    const MESSAGES: u64 = 300;
+    const BYTES_MAX: usize = 1000;
+
+    /// A spool in a directory with one group: several batches, of two streams in turns.
+    fn spool(directory: &Path) -> Spool {
+        let options = SpoolOptions {
+            segment_bytes: 1024 * 1024,
+            ..SpoolOptions::new(directory.to_owned(), 1, vec!["test".into()])
+        };
+        let spool =
+            Spool::open_stepped(Arc::new(DiskStorage), &options, &Arc::new(SteppedTime::default())).unwrap();
+        for batch in 0..MESSAGES / 10 {
+            let mut builder = BatchBuilder::new();
+            for number in batch * 10..(batch + 1) * 10 {
+                let bytes = if number % 97 == 50 { 3000 } else { 10 + number % 30 };
+                builder.push(&vec![b'x'; bytes as usize]);
+            }
+            let identity = BatchIdentity {
+                stream: StreamId([(batch / 3 % 2) as u8; 16]),
+                first_sequence: 1 + batch * 10,
+                base_time_ns: 0,
+                source: SourceKind::Bbq,
+                compression: Compression::None,
+            };
+            let bytes = builder.finish(&identity).unwrap();
+            let header = Batch::peek(bytes).unwrap().unwrap();
+            let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+            let is_last = batch + 1 == MESSAGES / 10;
+            spool.lanes()[0].append(&envelope, &header, bytes, is_last).unwrap();
+        }
+        while spool.lanes()[0].durable().records < MESSAGES {
+            assert!(!matches!(spool.step(0), Step::Waits(None)), "the lane waits");
+        }
+        spool
+    }
+
+    fn group(spool: &Spool) -> Group {
+        let mut readers = spool.readers(&Cursor::default());
+        match readers[0].next_group().unwrap() {
+            Next::Group(group) if group.records() == MESSAGES => group,
+            _ => panic!("it is not one group"),
+        }
+    }
+
+    /// Delivers what is behind the first `begun` messages to a destination that refuses parts with these messages. Returns what was sent
+    /// and taken: the number of its first message, and its ranges.
+    fn deliver(spool: &Spool, begun: u64, refused: &[u64]) -> Vec<(u64, Vec<Range>)> {
+        let pending = PendingGroup::new(group(spool), begun, Arc::default());
+        let mut delivery = Delivery::new(Arc::new(pending));
+        let (mut formatter, mut at, mut taken) = (Formatter::new(Format::Raw), begun, Vec::new());
+        while let Some(part) = delivery.next_part(&mut formatter, BYTES_MAX) {
+            let is_refused = refused.iter().any(|number| (at..at + part.records).contains(number));
+            if is_refused && part.records > 1 {
+                delivery.halve(&part);
+                continue;
+            }
+            match is_refused {
+                true => delivery.reject(&part, "refused", String::new()),
+                false => delivery.confirm(&part),
+            }
+            assert_eq!(part.ranges.iter().map(|range| range.records).sum::<u64>(), part.records);
+            taken.push((at, part.ranges));
+            at += part.records;
+        }
+        assert_eq!(at, MESSAGES);
+        taken
+    }
 
     #[test]
-    fn parts_with_other_messages_have_another_identity() {
-        let identity = |ranges: &[(u8, u64, u64)]| {
-            let mut identity = Identity { first: None, hash: FNV_OFFSET, next: None };
-            for &(stream, first, records) in ranges {
-                identity.add(StreamId([stream; 16]), first, records);
+    fn a_group_is_cut_alike_wherever_a_delivery_begins() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
+        for refused in
+            [&[][..], &[0], &[7, 8, 50, 130, 131, 299], &[50, 147, 244], &(0..MESSAGES).collect::<Vec<_>>()]
+        {
+            let parts = deliver(&spool, 0, refused);
+            assert!(parts.len() > 10, "{}", parts.len());
+            for (index, (begun, _)) in parts.iter().enumerate() {
+                assert_eq!(
+                    deliver(&spool, *begun, refused),
+                    parts[index..],
+                    "from {begun} on, without {refused:?}"
+                );
             }
-            (identity.first, identity.hash)
-        };
-        assert_eq!(identity(&[(1, 5, 2), (1, 7, 3)]), identity(&[(1, 5, 5)]), "in any pieces");
-        // The same first message, and as many.
-        let all =
-            [&[(1, 6, 1), (2, 1, 1)][..], &[(1, 6, 2)], &[(1, 6, 1), (2, 2, 1)], &[(1, 6, 1), (1, 8, 1)]];
-        let distinct: std::collections::BTreeSet<_> = all.iter().map(|ranges| identity(ranges)).collect();
-        assert_eq!(distinct.len(), all.len());
+        }
     }
 }

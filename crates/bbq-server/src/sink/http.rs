@@ -3,7 +3,7 @@
 //! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
 //! delivered. After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
-//! that were on their way or were delivered since the last commit are sent again. Two presets let the server know what it has.
+//! that were on their way or were delivered since the last commit are sent again. By two presets the server knows what it has already.
 //!
 //! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
 //! message with the same URL and format, only a few messages are rejected; then the sink waits.
@@ -120,7 +120,7 @@ fn parse(
     let behind = query.take("query", |text| Ok(url::encoded(text)))?;
     let uri = written.url(scheme, argument, behind.as_deref())?;
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
-    if preset == Preset::Clickhouse && !behind.is_some_and(|behind| behind.contains("query=")) {
+    if preset == Preset::Clickhouse && !url::has_key(&uri, "query") {
         return Err(ConfigError::new(format!(
             "{:?}: preset=clickhouse lacks the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
             written.shown()
@@ -188,9 +188,6 @@ struct HttpDestination {
 
 impl Destination for HttpDestination {
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        if self.target.preset == Preset::Clickhouse {
-            delivery.cut_alike();
-        }
         self.requests.deliver(delivery, self.target.format, self).await
     }
 

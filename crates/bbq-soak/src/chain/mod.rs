@@ -1,6 +1,6 @@
 //! A chain: senders -> edge bbq -> central bbq -> a file, NATS JetStream, Apache Kafka and a bucket of S3, each of which must have each
-//! message once, and those of a sender in order (in a bucket, in each lane). Meanwhile every process is killed at random moments, and at times stays away for longer than JetStream
-//! recognizes duplicates (1 s) and Kafka keeps a transaction open (15 s).
+//! message once, and those of a sender in order (in a bucket, in each lane). Meanwhile every process is killed at random moments, and at
+//! times stays away for longer than JetStream recognizes duplicates (1 s) and Kafka keeps a transaction open (15 s).
 //!
 //! It is no test of the disk: a killed process leaves what it has written in the page cache.
 

@@ -185,6 +185,8 @@ fn clickhouse_has_each_message_once_whenever_bbq_is_killed_and_whatever_is_refus
     for _ in 0..KILLS {
         // Lives begin in the middle of what an earlier one had cut, and end in the middle of what they cut.
         remembered = wait_progress(&setup, &remembered);
+        // Those before the commit.
+        let _earlier = requests.try_iter().count();
         for _ in 0..random.below(30) {
             let _request = requests.recv_timeout(PATIENCE).expect("it is not at the end");
         }

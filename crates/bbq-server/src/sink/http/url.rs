@@ -2,15 +2,18 @@
 
 use std::io;
 
+use data_encoding::HEXLOWER;
 use hyper::Uri;
 use hyper::header::HeaderValue;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use ring::digest::{Context, SHA256};
 
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 use crate::config::secret::Secret;
 use crate::config::spec_text::without_user;
 use crate::config::values::Values;
-use crate::sink::delivery::Part;
+use crate::sink::delivery::{Part, Range};
 
 pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
     key: "authorization",
@@ -19,27 +22,31 @@ pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
     meaning: "the header `Authorization`, such as `Bearer TOKEN`",
 };
 
-/// Puts `%XX` for the characters of a query that a URL cannot have, such as blanks.
+/// What a query cannot have as it is. What people have encoded already stays.
+const ENCODED: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}');
+
+/// Encodes blanks and other characters of a query that a URL cannot have.
 pub(in crate::sink) fn encoded(query: &str) -> String {
-    let mut text = String::new();
-    for character in query.chars() {
-        if character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character) {
-            text.push(character);
-        } else {
-            let mut bytes = [0; 4];
-            let bytes = character.encode_utf8(&mut bytes).bytes();
-            text.extend(bytes.map(|byte| format!("%{byte:02X}")));
-        }
-    }
-    text
+    utf8_percent_encode(query, ENCODED).to_string()
 }
 
-/// The URL of a request, by which ClickHouse knows that it comes again: the first message, how many there are, and a hash of which.
+/// Whether the query of a URL has a value for this key.
+pub(in crate::sink) fn has_key(url: &Uri, key: &str) -> bool {
+    let query = url.query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes()).any(|(known, _)| known == key)
+}
+
+/// The URL of a request, by which ClickHouse knows that it comes again: a digest of which messages it has.
 pub(in crate::sink) fn with_token(url: &Uri, part: &Part) -> io::Result<Uri> {
-    let Some((stream, sequence)) = part.identity.first else { return Ok(url.clone()) };
-    let (records, hash) = (part.records, part.identity.hash);
-    let url = format!("{url}&insert_deduplication_token={stream}-{sequence}-{records}-{hash:016x}");
-    url.parse().map_err(io::Error::other)
+    let mut digest = Context::new(&SHA256);
+    for Range { stream, first_sequence, records } in &part.ranges {
+        digest.update(&stream.0);
+        digest.update(&first_sequence.to_le_bytes());
+        digest.update(&records.to_le_bytes());
+    }
+    let token = HEXLOWER.encode(digest.finish().as_ref());
+    format!("{url}&insert_deduplication_token={token}").parse().map_err(io::Error::other)
 }
 
 /// A SPEC, for errors.
