@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 use super::authority::Authority;
@@ -27,6 +27,9 @@ pub(crate) const PASSWORD: &str = "sesame";
 /// A consumer that gets nothing for so long is at the end of what is committed; or, if it got nothing at all, the machine may be slow.
 const QUIET_MS: &str = "4000";
 const SLOW_MS: &str = "30000";
+
+/// `TCP_ESTABLISHED`, as /proc/net/tcp writes it.
+const ESTABLISHED: &str = "01";
 
 /// A broker, running or not. Everybody may do everything over the plain port.
 pub(crate) struct Kafka {
@@ -163,6 +166,19 @@ impl Kafka {
         wait_started(&self.directory, &mut broker.child, self.starts.get());
     }
 
+    /// Whether something has come over the plain port that the broker has not read (proc_net(5)).
+    pub(crate) fn has_unread(&self) -> bool {
+        // Java's sockets are of IPv6 here.
+        let table = fs::read_to_string("/proc/net/tcp6").expect("a table");
+        let local = format!(":{:04X}", self.plain);
+        table.lines().skip(1).any(|line| {
+            let mut fields = line.split_whitespace();
+            let is_ours = fields.nth(1).is_some_and(|address| address.ends_with(&local));
+            let (state, queues) = (fields.nth(1), fields.next().and_then(|queues| queues.split_once(':')));
+            is_ours && state == Some(ESTABLISHED) && queues.is_some_and(|(_, unread)| unread != "00000000")
+        })
+    }
+
     pub(crate) fn tool(&self, class: &str, arguments: &[&str]) {
         let mut command = java(class);
         run(command.args(["--bootstrap-server", &self.address()]).args(arguments), b"");
@@ -296,9 +312,15 @@ impl Broker {
         self.child.wait().expect("it was ours");
     }
 
-    /// SIGSTOP.
+    /// Stops every thread, and returns when all have stopped.
     pub(crate) fn freeze(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it runs");
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).expect("it runs");
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("it is a child");
+    }
+
+    pub(crate) fn thaw(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("it runs");
     }
 }
 
