@@ -14,7 +14,8 @@ use tracing::warn;
 
 /// The longest secret. A private key with its certificates is several times smaller.
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
-const SHOWN: &str = "<secret>";
+/// What is shown instead.
+pub(crate) const SHOWN: &str = "<secret>";
 /// The bit of a file's mode that lets every user read the file, not only its owner and its group.
 const OTHERS_READ: u32 = 0o004;
 
@@ -57,7 +58,11 @@ impl Secret {
         Secret::of_text(text).map_err(|problem| format!("environment variable {name} {problem}"))
     }
 
-    fn of_text(text: &str) -> Result<Secret, String> {
+    /// A text that was read elsewhere.
+    ///
+    /// # Errors
+    /// It is empty or too large.
+    pub(crate) fn of_text(text: &str) -> Result<Secret, String> {
         match text.len() as u64 {
             0 => Err("is empty".to_owned()),
             1..=SECRET_BYTES_MAX => Ok(Secret(text.into())),

@@ -10,6 +10,7 @@
 
 pub(super) mod client;
 pub(super) mod coding;
+pub(super) mod headers;
 mod preset;
 pub(super) mod refusals;
 pub(super) mod requests;
@@ -22,15 +23,16 @@ use std::sync::Arc;
 
 use bbq_storage::Storage;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{Method, Request, Response, Uri};
 
 use client::{HttpClient, REQUEST_TIMEOUT, Version, late};
 use coding::Coding;
+use headers::Headers;
 use preset::Preset;
 use refusals::Refusals;
 use requests::{Answer, Exchange, Requests, Verdict};
-use url::{Authorization, Written};
+use url::Written;
 
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
@@ -60,7 +62,7 @@ pub(super) const IN_FLIGHT: SpecOption = SpecOption {
 };
 
 /// The options of both kinds.
-const OPTIONS: [SpecOption; 8] = [
+const OPTIONS: [SpecOption; 9] = [
     preset::OPTION,
     preset::LABELS,
     format_option("json"),
@@ -70,7 +72,8 @@ const OPTIONS: [SpecOption; 8] = [
         default: "none",
         meaning: "what follows the question mark of the URL; with an `&` only in a table",
     },
-    url::AUTHORIZATION,
+    headers::AUTHORIZED,
+    headers::MORE,
     IN_FLIGHT,
     SpecOption {
         key: "compress",
@@ -81,10 +84,23 @@ const OPTIONS: [SpecOption; 8] = [
     DEAD_LETTERS_OPTION,
 ];
 /// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 11] = {
-    let [preset, labels, format, query, authorization, in_flight, compress, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 12] = {
+    let [preset, labels, format, query, authorization, headers, in_flight, compress, dead_letters] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
-    [preset, labels, format, query, authorization, in_flight, compress, dead_letters, ca, certificate, key]
+    [
+        preset,
+        labels,
+        format,
+        query,
+        authorization,
+        headers,
+        in_flight,
+        compress,
+        dead_letters,
+        ca,
+        certificate,
+        key,
+    ]
 };
 
 pub(super) static HTTP: Kind = Kind {
@@ -137,10 +153,10 @@ fn parse(
     let format = preset
         .format(format, labels.unwrap_or_default())
         .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
-    let authorization = written.authorization(query)?;
+    let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
-    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, authorization, in_flight }))
+    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, headers, in_flight }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -157,7 +173,7 @@ struct HttpTarget {
     preset: Preset,
     format: Format,
     coding: Coding,
-    authorization: Authorization,
+    headers: Headers,
     in_flight: usize,
 }
 
@@ -211,17 +227,16 @@ impl Exchange for HttpDestination {
 impl HttpDestination {
     /// What a response says that is not just a good status.
     async fn verdict(&self, response: Response<Incoming>, records: u64) -> io::Result<Verdict> {
-        let HttpTarget { uri, preset, authorization, .. } = &self.target;
-        let secret = authorization.secret.as_ref();
+        let HttpTarget { uri, preset, headers, .. } = &self.target;
         if !response.status().is_success() {
             let wait = self.requests.retry_after.note(&response);
             let status = response.status();
             let text = response::beginning(response).await;
-            let refusal = response::refusal(uri, status, &String::from_utf8_lossy(&text), secret);
+            let refusal = response::refusal(uri, status, &String::from_utf8_lossy(&text), headers);
             return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
         }
         let body = whole_in_time(uri, response).await?;
-        let shown = |why: String| format!("{uri}: {}", response::shown(&why, secret));
+        let shown = |why: String| format!("{uri}: {}", response::shown(&why, headers));
         let (verdict, has_some) = preset.verdict(&body, records);
         if has_some {
             self.requests.refusals.taken();
@@ -235,7 +250,7 @@ impl HttpDestination {
 
     /// Posts a body. Returns the response once its head has arrived.
     async fn post(&self, uri: Uri, body: Vec<u8>) -> io::Result<Response<Incoming>> {
-        let HttpTarget { preset, format, coding, authorization, .. } = &self.target;
+        let HttpTarget { preset, format, coding, headers, .. } = &self.target;
         let mut request = Request::new(coding.encode(body)?.into());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
@@ -243,9 +258,7 @@ impl HttpDestination {
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
-        if let Some(value) = &authorization.value {
-            request.headers_mut().insert(AUTHORIZATION, value.clone());
-        }
+        headers.add_to(request.headers_mut());
         self.client.request(request).await
     }
 }

@@ -304,22 +304,30 @@ fn the_request_has_what_was_configured() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let token = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(token.path(), "Bearer sesame\n").expect("a token");
+    let headers = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(headers.path(), "X-Scope-OrgID: tenant\nX-Key: open sesame\n").expect("headers");
     let address = listener.local_addr().expect("its own");
     let sink = format!(
-        "[[sink]]\nspec = \"http://{address}/in\"\nquery = \"a=1&b=2\"\nauthorization_file = \"{}\"\n",
-        token.path().display()
+        "[[sink]]\nspec = \"http://{address}/in\"\nquery = \"a=1&b=2\"\nauthorization_file = \"{}\"\n\
+         headers_file = \"{}\"\n",
+        token.path().display(),
+        headers.path().display()
     );
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).config(&sink);
     setup.set_sinks(&[]);
     let server = setup.start();
     server.send(0, b"hello\n");
     // At first the server does not take it.
-    let refused = answer(&listener, "503 Service Unavailable", "come again");
-    wait_problem(&server, "responds 503 Service Unavailable \"come again\"");
+    let refused = answer(&listener, "503 Service Unavailable", "come again, open sesame");
+    wait_problem(&server, "responds 503 Service Unavailable \"come again, <secret>\"");
     let taken = answer(&listener, "204 No Content", "");
     for head in [refused, taken] {
         assert!(head.starts_with("post /in?a=1&b=2 http/1.1\r\n"), "{head}");
         assert!(head.contains("authorization: bearer sesame\r\n"), "{head}");
+        assert!(
+            head.contains("x-scope-orgid: tenant\r\n") && head.contains("x-key: open sesame\r\n"),
+            "{head}"
+        );
         assert!(head.contains("content-type: application/x-ndjson\r\n"), "{head}");
         assert!(head.contains("\"message\":\"hello\""), "{head}");
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::authority::Authority;
 use crate::grpc_server::{Reply, serve};
-use crate::http::lines;
+use crate::http::{lines, wait_problem};
 use crate::support::{Setup, assert_balanced};
 
 /// The ways of the sink, with options.
@@ -182,6 +182,29 @@ fn count(path: &Path) -> BTreeMap<String, u32> {
     let text = fs::read_to_string(path).expect("it is written");
     text.lines().for_each(|line| *counts.entry(line.to_owned()).or_default() += 1);
     counts
+}
+
+/// As SDKs of OpenTelemetry show a token.
+#[test]
+fn headers_of_a_file_let_it_in() {
+    for (word, _) in WAYS {
+        let mut receiver = Setup::new(&["otlp+tcp://127.0.0.1:{0}?tokens={dir}/tokens"]);
+        receiver.set_sinks(&["file:{dir}/raw"]);
+        fs::write(receiver.path().join("tokens"), "0123456789abcdef\n").expect("tokens");
+        let to = receiver.start();
+        let setup = sender(&format!("{word}://{}?headers_file={{dir}}/headers", receiver.address(0)));
+        let headers = setup.path().join("headers");
+        fs::write(&headers, "authorization=Bearer%200123456789abcdeX,x-other=1\n").expect("headers");
+        let server = setup.start();
+        server.send(2, b"a line\n");
+        wait_problem(&server, "check the option");
+        fs::write(&headers, "authorization=Bearer%200123456789abcdef,x-other=1\n").expect("headers");
+        server.signal(libc::SIGHUP);
+        server.wait_delivered_by(0, 1);
+        to.wait_delivered_by(0, 1);
+        assert!(!setup.log().contains("0123456789"), "{}", setup.log());
+        assert_eq!((server.stop(), to.stop()), (Some(0), Some(0)), "{}", setup.log());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! is read for a short time: the beginning of an error is shown, and a connection is used again after its body was read to
 //! the end. A longer body costs the connection.
 //!
-//! Invariant: the shown text of a response does not contain the secret of the request, which some servers repeat.
+//! Invariant: the shown text of a response does not contain the secrets of the request, which some servers repeat.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode, Uri};
 
-use crate::config::secret::Secret;
+use super::headers::Headers;
 
 /// A server sends a body with its head or right after it. This time is a few round trips to a distant server.
 const BODY_TIME_MAX: Duration = Duration::from_millis(500);
@@ -22,8 +22,6 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a response that has something to say of each message: some hundred for each of those that fit into a body.
 const VERDICTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SHOWN_CHARACTERS_MAX: usize = 200;
-/// A shorter word after the scheme of a secret (`Bearer WORD`) is not hidden: many texts contain it by chance.
-const HIDDEN_BYTES_MIN: usize = 4;
 
 /// Reads what is left of a response, so that its connection can be used again.
 pub(in crate::sink) async fn finish(response: Response<Incoming>) {
@@ -35,8 +33,8 @@ pub(in crate::sink) async fn beginning(response: Response<Incoming>) -> Vec<u8> 
     read(response.into_body()).await
 }
 
-/// Returns why the server refuses a body for good, as a text for people. `text` is the body of the response, and `secret` was in the
-/// request.
+/// Returns why the server refuses a body for good, as a text for people. `text` is the body of the response, and `headers`
+/// were in the request.
 ///
 /// # Errors
 /// The server may take the same body later.
@@ -44,16 +42,16 @@ pub(in crate::sink) fn refusal(
     uri: &Uri,
     status: StatusCode,
     text: &str,
-    secret: Option<&Secret>,
+    headers: &Headers,
 ) -> io::Result<String> {
-    let shown = shown(text, secret);
+    let shown = shown(text, headers);
     let message = format!("{uri} responds {status} {shown:?}");
     let remedy = match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
             return Ok(message);
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check format and compress",
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the option authorization",
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the options authorization and headers",
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check the path",
         _ if status.is_redirection() => "; write the URL that it redirects to",
         _ => "",
@@ -62,8 +60,8 @@ pub(in crate::sink) fn refusal(
 }
 
 /// The beginning of a text of the server, as it is shown.
-pub(in crate::sink) fn shown(text: &str, secret: Option<&Secret>) -> String {
-    let text = without_secret(text, secret);
+pub(in crate::sink) fn shown(text: &str, headers: &Headers) -> String {
+    let text = headers.hide_in(text);
     text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect()
 }
 
@@ -96,14 +94,4 @@ async fn read(mut body: Incoming) -> Vec<u8> {
     };
     let _cut_off = tokio::time::timeout(BODY_TIME_MAX, frames).await;
     text
-}
-
-/// Hides the secret, and the word after its scheme.
-fn without_secret(text: &str, secret: Option<&Secret>) -> String {
-    let Some(secret) = secret else { return text.to_owned() };
-    // A server may repeat the whole secret or the word.
-    let whole = secret.expose().trim();
-    let word = whole.split_once(' ').map_or("", |(_, word)| word.trim());
-    let hidden = text.replace(whole, &secret.to_string());
-    if word.len() < HIDDEN_BYTES_MIN { hidden } else { hidden.replace(word, &secret.to_string()) }
 }

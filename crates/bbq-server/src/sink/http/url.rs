@@ -1,26 +1,15 @@
-//! Reads the URL and the secret of a SPEC.
+//! Reads the URL of a SPEC.
 
 use std::io;
 
 use data_encoding::HEXLOWER;
 use hyper::Uri;
-use hyper::header::HeaderValue;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use ring::digest::{Context, SHA256};
 
 use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::secret::Secret;
 use crate::config::spec_text::without_user;
-use crate::config::values::Values;
 use crate::sink::delivery::{Part, Range};
-
-pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
-    key: "authorization",
-    values: Values::Secret,
-    default: "none",
-    meaning: "the header `Authorization`, such as `Bearer TOKEN`",
-};
 
 /// What a query cannot have as it is. What people have encoded already stays.
 const ENCODED: &AsciiSet =
@@ -55,13 +44,6 @@ pub(in crate::sink) struct Written {
     shown: String,
     /// What to write instead.
     form: String,
-}
-
-/// The header `Authorization`, and the secret in it, to be hidden in texts from the server.
-#[derive(Clone, Debug, Default)]
-pub(in crate::sink) struct Authorization {
-    pub(in crate::sink) value: Option<HeaderValue>,
-    pub(in crate::sink) secret: Option<Secret>,
 }
 
 impl Written {
@@ -102,17 +84,5 @@ impl Written {
             return Err(self.wrong("the port is not a number from 1 to 65535"));
         }
         Ok(uri)
-    }
-
-    /// Takes the option [`AUTHORIZATION`].
-    pub(in crate::sink) fn authorization(&self, query: &mut Query<'_>) -> Result<Authorization, ConfigError> {
-        let secret = query.take_secret(AUTHORIZATION.key)?;
-        let value = secret.as_ref().map(|secret| {
-            let mut value = HeaderValue::from_str(secret.expose())
-                .map_err(|_| self.wrong("authorization has characters that a header cannot have"))?;
-            value.set_sensitive(true);
-            Ok(value)
-        });
-        Ok(Authorization { value: value.transpose()?, secret })
     }
 }

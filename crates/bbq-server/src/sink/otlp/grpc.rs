@@ -57,14 +57,14 @@ impl Exchange for GrpcCalls {
 
 impl GrpcCalls {
     async fn verdict(&self, response: Response<Incoming>, may_be_too_large: bool) -> io::Result<Verdict> {
-        let Settings { uri, authorization, .. } = &self.settings;
+        let Settings { uri, headers, .. } = &self.settings;
         let http_status = response.status();
         if http_status != StatusCode::OK {
             // Not from a server of gRPC, but from what is in front of it.
             let wait = self.requests.retry_after.note(&response);
             let text = response::beginning(response).await;
             let text = String::from_utf8_lossy(&text);
-            let refusal = response::refusal(uri, http_status, &text, authorization.secret.as_ref());
+            let refusal = response::refusal(uri, http_status, &text, headers);
             return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
         }
         let (head, body) = response.into_parts();

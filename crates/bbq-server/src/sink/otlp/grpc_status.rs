@@ -119,7 +119,7 @@ impl GrpcStatus {
             INVALID_ARGUMENT => Verdict::Refused(why),
             // These are not about the messages.
             UNAUTHENTICATED | PERMISSION_DENIED => {
-                Verdict::Later(format!("{why}; check the option authorization"))
+                Verdict::Later(format!("{why}; check the options authorization and headers"))
             }
             UNIMPLEMENTED | NOT_FOUND => Verdict::Later(format!(
                 "{why}; it takes no logs of OpenTelemetry here, or not in this compression"

@@ -45,7 +45,7 @@ impl Exchange for HttpPosts {
 
 impl HttpPosts {
     async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
-        let Settings { uri, authorization, .. } = &self.settings;
+        let Settings { uri, headers, .. } = &self.settings;
         let status = response.status();
         if status.is_success() {
             let is_json = has_type(&response, "application/json");
@@ -58,7 +58,7 @@ impl HttpPosts {
         let wait = self.requests.retry_after.note(&response);
         let is_protobuf = has_type(&response, PROTOBUF);
         let text = answer::error_text(&response::beginning(response).await, is_protobuf);
-        match response::refusal(uri, status, &text, authorization.secret.as_ref()) {
+        match response::refusal(uri, status, &text, headers) {
             Ok(why) => Ok(Verdict::Refused(why)),
             Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR => {
                 Ok(Verdict::Failed(error.to_string()))

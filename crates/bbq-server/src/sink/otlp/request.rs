@@ -2,21 +2,21 @@
 
 use std::io;
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 
 use crate::otlp::PartialSuccess;
 use crate::sink::http::coding::Coding;
+use crate::sink::http::headers::Headers;
 use crate::sink::http::requests::Verdict;
 use crate::sink::http::response;
-use crate::sink::http::url::Authorization;
 
 /// What a SPEC says of its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) uri: Uri,
     pub(super) coding: Coding,
-    pub(super) authorization: Authorization,
+    pub(super) headers: Headers,
 }
 
 impl Settings {
@@ -26,15 +26,13 @@ impl Settings {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        if let Some(value) = &self.authorization.value {
-            request.headers_mut().insert(AUTHORIZATION, value.clone());
-        }
+        self.headers.add_to(request.headers_mut());
         request
     }
 
     /// A text of the server, for people.
     pub(super) fn shown(&self, text: &str) -> String {
-        response::shown(text, self.authorization.secret.as_ref())
+        response::shown(text, &self.headers)
     }
 
     /// What a response says that has taken the request.

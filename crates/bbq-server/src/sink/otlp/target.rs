@@ -19,9 +19,10 @@ use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::delivery::Delivery;
 use crate::sink::http::client::{HttpClient, Version};
 use crate::sink::http::coding::Coding;
+use crate::sink::http::headers::{self, Headers};
 use crate::sink::http::refusals::Refusals;
 use crate::sink::http::requests::{Exchange, Requests};
-use crate::sink::http::url::{AUTHORIZATION, Written};
+use crate::sink::http::url::Written;
 use crate::sink::http::{IN_FLIGHT, take_in_flight};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
@@ -34,8 +35,9 @@ const LOGS_PATH: &str = "/v1/logs";
 const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
 
 /// The options of the kinds without TLS.
-const OPTIONS: [SpecOption; 4] = [
-    AUTHORIZATION,
+const OPTIONS: [SpecOption; 5] = [
+    headers::AUTHORIZED,
+    headers::MORE,
     IN_FLIGHT,
     SpecOption {
         key: "compress",
@@ -46,10 +48,10 @@ const OPTIONS: [SpecOption; 4] = [
     DEAD_LETTERS_OPTION,
 ];
 /// The options of the kinds with TLS.
-const TLS_OPTIONS: [SpecOption; 7] = {
-    let [authorization, in_flight, compress, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 8] = {
+    let [authorization, headers, in_flight, compress, dead_letters] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
-    [authorization, in_flight, compress, dead_letters, ca, certificate, key]
+    [authorization, headers, in_flight, compress, dead_letters, ca, certificate, key]
 };
 
 /// How requests are sent.
@@ -120,10 +122,10 @@ fn parse(
         .parse()
         .map_err(|error: hyper::http::uri::InvalidUri| written.wrong(&error.to_string()))?;
     let tls = if has_tls { Some(tls_options::take(written.shown(), query)?) } else { None };
-    let authorization = written.authorization(query)?;
+    let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
-    let settings = Settings { uri, coding, authorization };
+    let settings = Settings { uri, coding, headers };
     Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight }))
 }
 

@@ -1,0 +1,196 @@
+//! The headers that a SPEC adds to each request: `Authorization`, and others from a file or an environment variable.
+//!
+//! ```text
+//! Name: value             a header on each line; or, as OTEL_EXPORTER_OTLP_HEADERS has them:
+//! name=value,name=value   values are percent-encoded
+//! ```
+//!
+//! Keys of an account come in such headers, so all their values are secrets.
+//!
+//! Invariant: the shown text of a response contains none of them. Some servers repeat them.
+
+use std::str::FromStr as _;
+
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use percent_encoding::percent_decode_str;
+
+use super::url::Written;
+use crate::config::ConfigError;
+use crate::config::query::{Query, SpecOption};
+use crate::config::secret::{SHOWN, Secret};
+use crate::config::values::Values;
+
+pub(in crate::sink) const AUTHORIZED: SpecOption = SpecOption {
+    key: "authorization",
+    values: Values::Secret,
+    default: "none",
+    meaning: "the header `Authorization`, such as `Bearer TOKEN`",
+};
+pub(in crate::sink) const MORE: SpecOption = SpecOption {
+    key: "headers",
+    values: Values::Secret,
+    default: "none",
+    meaning: "other headers: `Name: value` on each line, or `name=value,name=value` as OTEL_EXPORTER_OTLP_HEADERS has them",
+};
+
+/// What the sink says itself, or the connection.
+const RESERVED: [HeaderName; 10] = [
+    CONNECTION,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    EXPECT,
+    HOST,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+/// Names of gRPC's own.
+const RESERVED_PREFIX: &str = "grpc-";
+/// A shorter value, or word after a scheme (`Bearer WORD`), is not hidden: many texts contain it by chance.
+const HIDDEN_BYTES_MIN: usize = 4;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sink) struct Headers {
+    map: HeaderMap,
+    /// What is hidden in texts of the server.
+    secrets: Vec<Secret>,
+}
+
+impl Headers {
+    /// Takes the options [`AUTHORIZED`] and [`MORE`].
+    ///
+    /// # Errors
+    /// A secret cannot be read, or has something that is no header or not to be added. The error shows no value.
+    pub(in crate::sink) fn take(written: &Written, query: &mut Query<'_>) -> Result<Headers, ConfigError> {
+        let wrong = |why: String| ConfigError::new(format!("{:?}: {why}", written.shown()));
+        let mut headers = Headers::default();
+        if let Some(secret) = query.take_secret(AUTHORIZED.key)? {
+            headers.add(AUTHORIZATION, secret).map_err(|why| wrong(format!("authorization {why}")))?;
+        }
+        if let Some(secret) = query.take_secret(MORE.key)? {
+            headers.add_all(secret.expose()).map_err(|why| wrong(format!("headers: {why}")))?;
+        }
+        Ok(headers)
+    }
+
+    fn add(&mut self, name: HeaderName, secret: Secret) -> Result<(), String> {
+        let mut value = HeaderValue::from_str(secret.expose())
+            .map_err(|_| "has characters that a header cannot have".to_owned())?;
+        value.set_sensitive(true);
+        if self.map.insert(name, value).is_some() {
+            return Err("is there twice; leave one out".to_owned());
+        }
+        self.secrets.push(secret);
+        Ok(())
+    }
+
+    fn add_all(&mut self, text: &str) -> Result<(), String> {
+        // No name contains either.
+        let separator = text.find([':', '=']).and_then(|at| text.get(at..at + 1)).unwrap_or(":");
+        let is_list = separator == "=";
+        let items: Vec<&str> = if is_list { text.split(',').collect() } else { text.lines().collect() };
+        for (index, item) in items.into_iter().enumerate().filter(|(_, item)| !item.trim().is_empty()) {
+            let number = index + 1;
+            let (name, value) = item.split_once(separator).ok_or_else(|| {
+                format!(
+                    "number {number} is no header; write Name: value on each line, or name=value,name=value"
+                )
+            })?;
+            let name = HeaderName::from_str(name.trim())
+                .map_err(|_| format!("number {number} has a name that a header cannot have"))?;
+            if RESERVED.contains(&name) || name.as_str().starts_with(RESERVED_PREFIX) {
+                return Err(format!("{name} is not to be set: the sink sets it itself; leave it out"));
+            }
+            let value = if is_list {
+                percent_decode_str(value.trim()).decode_utf8().map_err(|_| format!("{name} is not UTF-8"))?
+            } else {
+                value.trim().into()
+            };
+            let secret = Secret::of_text(&value).map_err(|why| format!("{name} {why}"))?;
+            self.add(name.clone(), secret).map_err(|why| format!("{name} {why}"))?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::sink) fn add_to(&self, request: &mut HeaderMap) {
+        request.extend(self.map.clone());
+    }
+
+    /// A text of the server without the values that it may repeat, and without the words after their schemes.
+    pub(in crate::sink) fn hide_in(&self, text: &str) -> String {
+        let mut hidden: Vec<&str> = self
+            .secrets
+            .iter()
+            .flat_map(|secret| {
+                let whole = secret.expose().trim();
+                [whole, whole.split_once(' ').map_or("", |(_, word)| word.trim())]
+            })
+            .filter(|part| part.len() >= HIDDEN_BYTES_MIN)
+            .collect();
+        // One may be a part of another, of which the rest would be seen.
+        hidden.sort_by_key(|part| std::cmp::Reverse(part.len()));
+        hidden.into_iter().fold(text.to_owned(), |text, part| text.replace(part, SHOWN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_text(text: &str) -> Result<Headers, String> {
+        let mut headers = Headers::default();
+        headers.add_all(text).map(|()| headers)
+    }
+
+    #[test]
+    fn headers_are_read_in_both_forms() {
+        for text in
+            ["X-Key: sesame=1, 2\n\nX-Scope-OrgID:tenant\n", "x-key = sesame%3D1%2C%202,x-scope-orgid=tenant"]
+        {
+            let headers = of_text(text).unwrap();
+            let mut map = HeaderMap::new();
+            headers.add_to(&mut map);
+            assert_eq!(map.len(), 2);
+            assert_eq!(
+                (&map["X-Key"], &map["x-scope-orgid"]),
+                (&"sesame=1, 2".parse().unwrap(), &"tenant".parse().unwrap())
+            );
+            assert_eq!(headers.hide_in("no sesame=1, 2 here"), "no <secret> here");
+            assert!(!format!("{headers:?}").contains("sesame"));
+            assert_eq!(headers.hide_in("a tenant: 2"), "a <secret>: 2");
+        }
+    }
+
+    #[test]
+    fn a_value_that_contains_another_is_hidden_whole() {
+        let headers = of_text("a: sesame\nb: open sesame twice").unwrap();
+        assert_eq!(
+            headers.hide_in("open sesame twice, sesame twice, sesame"),
+            "<secret>, <secret>, <secret>"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_added_is_named_and_not_shown() {
+        for (text, words) in [
+            ("sesame", "number 1 is no header; write Name: value"),
+            ("a: sesame\nsesame", "number 2 is no header"),
+            ("a b: sesame", "number 1 has a name"),
+            ("a: sesame\nA: sesame", "a is there twice"),
+            ("Content-Type: sesame", "content-type is not to be set"),
+            ("grpc-timeout=sesame", "grpc-timeout is not to be set"),
+            ("a:", "a is empty"),
+            ("a=sesame%00", "a has characters"),
+            ("a=sesame%ff", "a is not UTF-8"),
+        ] {
+            let error = of_text(text).unwrap_err();
+            assert!(error.contains(words) && !error.contains("sesame"), "{error}");
+        }
+    }
+}
