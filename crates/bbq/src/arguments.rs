@@ -289,11 +289,17 @@ pub(crate) struct ConfigArguments {
 #[command(after_help = "\
 Examples:
   bbq config explain spool.bytes_max
-  bbq config explain --config /etc/bbq/bbq.toml listen")]
+  bbq config explain sink.kafka
+  bbq config explain --config /etc/bbq/bbq.toml listen
+  bbq config explain --json | jq '.[] | select(.in_effect[0].from != null)'")]
 pub(crate) struct ExplainArguments {
-    /// A key (spool.bytes_max), an option of listeners or sinks (listen.on_full, rotate), or a table (spool); all of them if not given
+    /// A key (spool.bytes_max), an option of listeners or sinks (listen.on_full, rotate), a table (spool), or a kind of sink (sink.file);
+    /// all of them if not given
     #[arg(value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// Print an array of objects, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Configuration file in TOML [env: BBQ_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use bbq_server::ConfigSource;
-use bbq_server::config::{Environment, InEffect, OnReload, Subject, Values};
+use bbq_server::config::{Environment, InEffect, OnReload, Subject, Value, Values};
+use serde_json::{Value as Json, json};
 
 use crate::arguments::ExplainArguments;
 use crate::outcome::{Outcome, misuse};
@@ -21,18 +22,48 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     };
     let in_effect = source.in_effect();
     let mut out = io::stdout().lock();
-    let mut group = None;
-    for subject in &subjects {
-        if arguments.key.is_none() && group != Some(heading(subject)) {
-            group = Some(heading(subject));
-            writeln!(out, "# {}\n", heading(subject))?;
+    if arguments.json {
+        let all = subjects.iter().map(|subject| object(subject, in_effect.as_ref().ok())).collect();
+        serde_json::to_writer_pretty(&mut out, &Json::Array(all))?;
+        writeln!(out)?;
+    } else {
+        let mut group = None;
+        for subject in &subjects {
+            if arguments.key.is_none() && group != Some(heading(subject)) {
+                group = Some(heading(subject));
+                writeln!(out, "# {}\n", heading(subject))?;
+            }
+            explain(subject, in_effect.as_ref().ok(), &mut out)?;
         }
-        explain(subject, in_effect.as_ref().ok(), &mut out)?;
     }
     drop(out);
     // What a key does is worth to be known most while its value is wrong.
     in_effect.map_err(misuse)?;
     Ok(Outcome::Done)
+}
+
+/// The same for programs. `in_effect` is null while the configuration is wrong.
+fn object(subject: &Subject, in_effect: Option<&InEffect>) -> Json {
+    let option = subject.option();
+    let value = |value: Value| json!({"of": value.of, "value": value.text, "from": value.from});
+    let values =
+        in_effect.map(|in_effect| in_effect.values(subject).into_iter().map(value).collect::<Vec<_>>());
+    let mut object = json!({
+        "key": subject.name(),
+        "meaning": option.meaning,
+        "type": type_word(&option.values),
+        "unit": subject.unit(),
+        "allowed": option.values.to_string(),
+        "default": option.default,
+        "variable": subject.variable(),
+        "option": subject.argument(),
+        "reload": reload_word(subject.on_reload()),
+        "in_effect": values,
+    });
+    if !subject.kinds().is_empty() {
+        object["of"] = subject.kinds().iter().map(|kind| kind.word).collect();
+    }
+    object
 }
 
 fn heading(subject: &Subject) -> &'static str {
@@ -50,8 +81,8 @@ fn explain(subject: &Subject, in_effect: Option<&InEffect>, out: &mut dyn Write)
     writeln!(out, "{}", subject.name())?;
     writeln!(out, "  {}.", capitalized(option.meaning))?;
     let mut line = |word: &str, text: &str| writeln!(out, "  {word:<11} {text}");
-    if let Subject::Sink(_, kinds) = subject {
-        let kinds: Vec<String> = kinds.iter().map(|kind| format!("{}:", kind.word)).collect();
+    if !subject.kinds().is_empty() {
+        let kinds: Vec<String> = subject.kinds().iter().map(|kind| format!("{}:", kind.word)).collect();
         line("of", &kinds.join(" "))?;
     }
     line("type", type_of(&option.values))?;
@@ -96,6 +127,26 @@ fn type_of(values: &Values) -> &'static str {
         Values::Text { .. } => "text",
         Values::Specs(_) => "list of SPECs, or tables",
         Values::Secret => "secret: KEY_file names a file that holds it, KEY_env an environment variable",
+    }
+}
+
+/// [`type_of`] in a word, as in JSON Schema where that has one.
+fn type_word(values: &Values) -> &'static str {
+    match values {
+        Values::Words(_) => "enum",
+        Values::Number(_) | Values::NumberOrNever(_) => "number",
+        Values::Size(_) => "size",
+        Values::Text { .. } => "string",
+        Values::Specs(_) => "array",
+        Values::Secret => "secret",
+    }
+}
+
+fn reload_word(on_reload: OnReload) -> &'static str {
+    match on_reload {
+        OnReload::Applies => "applies",
+        OnReload::NewListeners => "new_listeners",
+        OnReload::Waits => "waits",
     }
 }
 

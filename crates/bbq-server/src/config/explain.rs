@@ -49,7 +49,8 @@ impl Subject {
         keys.chain(listen).chain(sinks).collect()
     }
 
-    /// Those with this name: a whole one (`spool.bytes_max`, `listen.on_full`), its last word, or a table (`spool`, `listen`).
+    /// Those with this name: a whole one (`spool.bytes_max`, `listen.on_full`), its last word, a table (`spool`, `listen`), or a kind of
+    /// sink (`sink.file`).
     ///
     /// # Errors
     /// There is none; the nearest one.
@@ -63,6 +64,7 @@ impl Subject {
                 || known.starts_with(&table)
                 || known.ends_with(&last_word)
                 || words.iter().any(|word| word == name || format!("{}.{word}", subject.table()) == name)
+                || subject.kinds().iter().any(|kind| format!("{SINK}.{}", kind.word) == name)
         };
         let found: Vec<Subject> = Subject::all().into_iter().filter(is_meant).collect();
         if !found.is_empty() {
@@ -85,6 +87,15 @@ impl Subject {
             Subject::Key(known) => known.option.key.to_owned(),
             Subject::Listen(option) => format!("{LISTEN}.{}", option.key),
             Subject::Sink(option, _) => format!("{SINK}.{}", option.key),
+        }
+    }
+
+    /// The kinds of sinks that have it.
+    #[must_use]
+    pub fn kinds(&self) -> &[&'static SinkKind] {
+        match self {
+            Subject::Sink(_, kinds) => kinds,
+            Subject::Key(_) | Subject::Listen(_) => &[],
         }
     }
 

@@ -53,6 +53,32 @@ fn a_key_is_explained_in_full() {
 }
 
 #[test]
+fn programs_get_the_same_as_json() {
+    let (code, text) = explain(FILE, &["--json", "spool.bytes_max", "--config", "bbq.toml"], &[]);
+    let expected = serde_json::json!([{
+        "key": "spool.bytes_max",
+        "meaning": "all segments together, including space that is allocated ahead; at least 2 segments per worker",
+        "type": "size", "unit": "bytes", "allowed": "128KiB or more", "default": "10GiB",
+        "variable": "BBQ_SPOOL_BYTES_MAX", "option": null, "reload": "applies",
+        "in_effect": [{"of": null, "value": "2GiB", "from": "bbq.toml:11:13"}],
+    }]);
+    assert_eq!((code, serde_json::from_str(&text).ok()), (Some(0), Some(expected)), "{text}");
+    let (code, text) = explain(FILE, &["--json"], &[]);
+    let all: Vec<serde_json::Value> = serde_json::from_str(&text).expect("an array");
+    assert!(all.len() > FILE_KEYS.len() + LISTEN_OPTIONS.len() && code == Some(0), "{text}");
+}
+
+#[test]
+fn a_kind_of_sink_has_its_options() {
+    let (code, text) = explain(FILE, &["--json", "sink.file", "--config", "bbq.toml"], &[]);
+    let all: Vec<serde_json::Value> = serde_json::from_str(&text).expect("an array");
+    let keys: Vec<&str> = all.iter().filter_map(|key| key["key"].as_str()).collect();
+    assert_eq!(keys, ["sink.name", "sink.format", "sink.rotate_bytes", "sink.rotate", "sink.keep"]);
+    assert_eq!(all[4]["in_effect"][0]["value"], "3");
+    assert_eq!((code, &all[4]["of"]), (Some(0), &serde_json::json!(["file"])));
+}
+
+#[test]
 fn an_option_overrides_a_variable_which_overrides_the_file_which_overrides_the_default() {
     let config = ["workers", "--config", "bbq.toml"];
     let with_option = [&config[..], &["--workers", "4"]].concat();
