@@ -66,8 +66,8 @@ pub struct Group {
 
 /// Where the entries are.
 pub(crate) enum Entries {
-    /// In the memory of the writer.
-    Hot(Arc<HotGroup>),
+    /// In the memory of the writer, until the group is dropped.
+    Hot(Option<Arc<HotGroup>>),
     /// In a buffer that was read from a segment.
     Read(Arc<Vec<u8>>, Range<usize>),
 }
@@ -117,6 +117,16 @@ impl fmt::Debug for Group {
     }
 }
 
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Entries::Hot(group) = &mut self.entries
+            && let Some(group) = group.take()
+        {
+            self.core.hot.take_back(group);
+        }
+    }
+}
+
 impl Group {
     /// The place behind the group.
     #[must_use]
@@ -155,7 +165,8 @@ impl Group {
         let GroupCursor { offset, records } = cursor;
         match &self.entries {
             Entries::Hot(group) => {
-                let entries = group.bytes.get(GROUP_FRAME_BYTES..).unwrap_or_default();
+                let entries = group.as_ref().and_then(|group| group.bytes.get(GROUP_FRAME_BYTES..));
+                let entries = entries.unwrap_or_default();
                 while let Some((envelope, batch, end)) =
                     walk::written_entry(entries, *offset, self.frame.tag, &mut scratch.0)
                 {

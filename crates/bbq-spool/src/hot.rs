@@ -79,14 +79,38 @@ impl Hot {
         while bytes > self.bytes_max - spare_bytes_max || groups.len() > HOT_GROUPS_MAX {
             let Some(oldest) = groups.pop_front() else { break };
             bytes -= oldest.bytes.used();
-            let buffer = Arc::try_unwrap(oldest).ok().map(|group| group.bytes);
-            spares.extend(buffer.filter(|buffer| !self.is_oversize(buffer)));
+            // While a reader has it, the reader brings the buffer back.
+            spares.extend(
+                Arc::into_inner(oldest).map(|group| group.bytes).filter(|buffer| !self.is_oversize(buffer)),
+            );
         }
-        // The newest spares stay, as they have the size of present groups.
+        let surplus = self.surplus(spares);
+        drop(kept);
+        drop(surplus);
+    }
+
+    /// Takes a group that a reader is done with: the last one of those who had it brings back its buffer.
+    pub(crate) fn take_back(&self, group: Arc<HotGroup>) {
+        let buffer = Arc::into_inner(group).map(|group| group.bytes);
+        let Some(buffer) = buffer.filter(|buffer| !self.is_oversize(buffer)) else { return };
+        let mut kept = self.locked();
+        kept.spares.push(buffer);
+        let surplus = self.surplus(&mut kept.spares);
+        drop(kept);
+        drop(surplus);
+    }
+
+    /// Takes out the spares that are too much, to be freed without the lock. The newest ones stay, as they have the size of present
+    /// groups.
+    fn surplus(&self, spares: &mut Vec<AlignedBuffer>) -> Vec<AlignedBuffer> {
         let mut bytes: usize = spares.iter().map(AlignedBuffer::used).sum();
-        while spares.len() > 1 && bytes > spare_bytes_max {
-            bytes -= spares.remove(0).used();
+        let mut surplus = Vec::new();
+        while spares.len() > 1 && bytes > self.bytes_max / SPARES_SHARE {
+            let oldest = spares.remove(0);
+            bytes -= oldest.used();
+            surplus.push(oldest);
         }
+        surplus
     }
 
     /// Whether a buffer is too large to be kept. A buffer that leaves room for other spares is kept, as groups vary in size and
@@ -149,6 +173,21 @@ mod tests {
             let sizes = [[SMALL; 20].as_slice(), &[large], &[SMALL; 40]].concat();
             let kept = kept_behind(&hot, sizes);
             assert_eq!(kept[41..], [8; 20], "{large}: {kept:?}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_comes_back_when_its_last_reader_is_done() {
+        let hot = Hot::new(16 << 20, 8 << 20);
+        kept_behind(&hot, [SMALL]);
+        let readers = [hot.at(0).unwrap(), hot.at(0).unwrap()];
+        let place = readers[0].bytes.as_ptr().addr();
+        kept_behind(&hot, [SMALL; HOT_GROUPS_MAX]);
+        let is_back = || hot.locked().spares.iter().any(|spare| spare.as_ptr().addr() == place);
+        for (reader, is_last) in readers.into_iter().zip([false, true]) {
+            assert!(!is_back());
+            hot.take_back(reader);
+            assert_eq!(is_back(), is_last);
         }
     }
 

@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use crate::limits::BLOCK_BYTES;
 
+/// Most memory that is kept to be used again, in groups: as many as a sink has on its way.
+const LENT_MAX: usize = 16;
+
 /// A piece of one file.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
     /// The memory never gets shorter, so that it is not cleared before it is reused. While groups that were read share the
-    /// memory, the next read uses new memory.
+    /// memory, the next read uses other memory.
     memory: Arc<Vec<u8>>,
+    /// Memory that groups share, or shared. To be used again: new memory costs a page fault for each page, more than the read itself.
+    lent: Vec<Arc<Vec<u8>>>,
     /// The offset of the piece in the file: the beginning of a block.
     offset: u64,
     /// The number of valid bytes.
@@ -72,15 +77,39 @@ impl ReadBuffer {
         let from = self.start() + skipped;
         let is_shared = Arc::get_mut(&mut self.memory).is_none();
         if is_shared || self.memory.len() < self.start() + blocks {
-            let before = std::mem::replace(&mut self.memory, Arc::new(vec![0; blocks + BLOCK_BYTES]));
+            let memory = self.unshared(blocks + BLOCK_BYTES);
+            let before = std::mem::replace(&mut self.memory, memory);
             let start = self.start();
             Arc::make_mut(&mut self.memory)[start..][..kept].copy_from_slice(&before[from..][..kept]);
+            if is_shared && self.lent.len() < LENT_MAX {
+                self.lent.push(before);
+            }
         } else if skipped > 0 {
             let start = self.start();
             Arc::make_mut(&mut self.memory).copy_within(from..from + kept, start);
         }
         self.offset = begin;
         self.bytes = kept;
+    }
+
+    /// Returns at least so many bytes of memory that no group shares.
+    fn unshared(&mut self, bytes: usize) -> Arc<Vec<u8>> {
+        let mut unshared = (None, None);
+        for (index, memory) in self.lent.iter_mut().enumerate() {
+            match Arc::get_mut(memory) {
+                Some(memory) if memory.len() >= bytes => unshared.0 = Some(index),
+                Some(_) => unshared.1 = Some(index),
+                None => {}
+            }
+        }
+        if let (Some(index), _) = unshared {
+            return self.lent.swap_remove(index);
+        }
+        if let (_, Some(too_small)) = unshared {
+            self.lent.swap_remove(too_small);
+        }
+        // Groups vary in size, and pages that nothing was read into take no memory.
+        Arc::new(vec![0; bytes.next_power_of_two()])
     }
 }
 
@@ -164,6 +193,27 @@ mod tests {
         }
         buffer.fill(13_000, 43_000, |at, into| file.read_at(at, into)).unwrap();
         assert!(buffer.from(13_000) == &file.bytes[13_000..43_000]);
+    }
+
+    #[test]
+    fn memory_that_no_group_shares_any_more_is_used_again() {
+        let file = file(1_000_000);
+        let mut buffer = ReadBuffer::default();
+        let unused = |buffer: &mut ReadBuffer| buffer.lent.iter_mut().filter_map(Arc::get_mut).count();
+        for _ in 0..2 {
+            let mut groups = Vec::new();
+            for number in 0..2 * LENT_MAX {
+                let offset = (number * BLOCK_BYTES) as u64;
+                buffer.fill(offset, offset + 9_000, |at, into| file.read_at(at, into)).unwrap();
+                groups.push(buffer.share(offset, 9_000));
+            }
+            for (number, (memory, range)) in groups.iter().enumerate() {
+                assert!(memory[range.clone()] == file.bytes[number * BLOCK_BYTES..][..9_000], "{number}");
+            }
+            assert_eq!((unused(&mut buffer), buffer.lent.len()), (0, LENT_MAX));
+            drop(groups);
+            assert_eq!(unused(&mut buffer), LENT_MAX);
+        }
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct LaneReader {
     open: Option<OpenSegment>,
     /// The buffer of the open segment.
     buffer: ReadBuffer,
+    /// It has read from a file since it was last caught up.
+    has_read: bool,
     /// Bytes of the last group. Large groups were written past the page cache, and are read past it.
     previous_bytes: usize,
     scratch: Scratch,
@@ -102,6 +104,7 @@ impl LaneReader {
             place,
             open: None,
             buffer: ReadBuffer::default(),
+            has_read: false,
             previous_bytes: 0,
             scratch: Scratch::default(),
             failures: 0,
@@ -211,8 +214,10 @@ impl LaneReader {
     fn find_next(&mut self) -> io::Result<Next> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
-            // Usually the next group is in memory.
-            self.buffer = ReadBuffer::default();
+            // Usually the next group is in memory. But a reader that has just read may soon have to read again.
+            if !std::mem::take(&mut self.has_read) {
+                self.buffer = ReadBuffer::default();
+            }
             return Ok(Next::CaughtUp);
         }
         if let Some(group) = self.take_hot() {
@@ -255,7 +260,7 @@ impl LaneReader {
         self.place.position = frame.end();
         self.place.record = frame.end_record();
         let (core, sources) = (Arc::clone(&self.core), Arc::clone(&hot.sources));
-        Some(Group { core, frame, until: self.place, sources, entries: Entries::Hot(hot) })
+        Some(Group { core, frame, until: self.place, sources, entries: Entries::Hot(Some(hot)) })
     }
 
     fn reason_before(&self, position: u64) -> LostReason {
@@ -348,6 +353,7 @@ impl LaneReader {
 
     fn fill(&mut self, bytes: usize, end: u64) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
+        self.has_read = true;
         let until = self.place.position.saturating_add(bytes as u64).min(end);
         let large = self.previous_bytes >= DIRECT_BYTES_MIN;
         let start = open.segment.start;
@@ -454,6 +460,20 @@ fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u6
 mod tests {
     use super::*;
     use crate::{Cursor, DiskStorage, Spool, SpoolOptions};
+
+    #[test]
+    fn a_reader_that_has_read_and_then_finds_nothing_twice_keeps_no_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()]);
+        let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
+        let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+        reader.buffer.fill(0, 1, |_, memory| Ok(memory.len())).unwrap();
+        reader.has_read = true;
+        for is_kept in [true, false] {
+            assert!(matches!(reader.next_group().unwrap(), Next::CaughtUp));
+            assert_eq!(reader.buffer.from(0), if is_kept { &[0][..] } else { &[] });
+        }
+    }
 
     #[test]
     fn a_reader_that_is_caught_up_keeps_no_large_buffer() {
