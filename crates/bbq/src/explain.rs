@@ -24,8 +24,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
     if arguments.json {
         let all = subjects.iter().map(|subject| object(subject, in_effect.as_ref().ok())).collect();
-        serde_json::to_writer_pretty(&mut out, &Json::Array(all))?;
-        writeln!(out)?;
+        let text = serde_json::to_string_pretty(&Json::Array(all))?;
+        writeln!(out, "{text}")?;
     } else {
         let mut group = None;
         for subject in &subjects {

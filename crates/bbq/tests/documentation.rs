@@ -132,7 +132,10 @@ fn tables() -> [(&'static str, String); 3] {
     for (kind, option) in
         SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(|option| (kind.word, option)))
     {
-        match sinks.iter_mut().find(|(_, known)| (known.key, known.meaning) == (option.key, option.meaning)) {
+        let is_same = |known: &SpecOption| {
+            (known.key, known.meaning, known.default) == (option.key, option.meaning, option.default)
+        };
+        match sinks.iter_mut().find(|(_, known)| is_same(known)) {
             Some((kinds, _)) => kinds.push_str(&format!(", {kind}")),
             None => sinks.push((kind.to_owned(), option)),
         }

@@ -8,7 +8,7 @@ use super::listen::LISTEN_OPTIONS;
 use super::query::{NAME_OPTION, SpecOption, nearest};
 use super::values::Values;
 use super::{Config, ConfigSource, Environment, environment};
-use crate::sink::{SINK_KINDS, SinkKind};
+use crate::sink::{SINK_KINDS, SinkKind, why_left_out};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.
 const LISTEN: &str = "listen";
@@ -37,10 +37,9 @@ impl Subject {
         for (kind, option) in
             SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(move |option| (kind, option)))
         {
-            match sinks
-                .iter_mut()
-                .find(|(known, _)| (known.key, known.meaning) == (option.key, option.meaning))
-            {
+            match sinks.iter_mut().find(|(known, _)| {
+                (known.key, known.meaning, known.default) == (option.key, option.meaning, option.default)
+            }) {
                 Some((_, kinds)) => kinds.push(kind),
                 None => sinks.push((option, vec![kind])),
             }
@@ -57,6 +56,8 @@ impl Subject {
     pub fn named(name: &str) -> Result<Vec<Subject>, ConfigError> {
         let table = format!("{name}.");
         let last_word = format!(".{name}");
+        let is_kind =
+            |word: &str| name.strip_prefix(SINK).and_then(|rest| rest.strip_prefix('.')) == Some(word);
         let is_meant = |subject: &Subject| {
             let known = subject.name();
             let words = subject.option().words();
@@ -64,13 +65,27 @@ impl Subject {
                 || known.starts_with(&table)
                 || known.ends_with(&last_word)
                 || words.iter().any(|word| word == name || format!("{}.{word}", subject.table()) == name)
-                || subject.kinds().iter().any(|kind| format!("{SINK}.{}", kind.word) == name)
+                || subject.kinds().iter().any(|kind| is_kind(kind.word))
         };
-        let found: Vec<Subject> = Subject::all().into_iter().filter(is_meant).collect();
+        let of_kind = |subject: Subject| match subject {
+            // What other kinds have is not meant.
+            Subject::Sink(option, kinds) => match kinds.iter().find(|kind| is_kind(kind.word)) {
+                Some(kind) => Subject::Sink(option, vec![kind]),
+                None => Subject::Sink(option, kinds),
+            },
+            subject => subject,
+        };
+        let found: Vec<Subject> = Subject::all().into_iter().filter(is_meant).map(of_kind).collect();
         if !found.is_empty() {
             return Ok(found);
         }
+        if let Some(why) =
+            name.strip_prefix(SINK).and_then(|rest| rest.strip_prefix('.')).and_then(why_left_out)
+        {
+            return Err(ConfigError::new(why));
+        }
         let mut known: Vec<String> = Subject::all().iter().map(Subject::name).collect();
+        known.extend(SINK_KINDS.iter().map(|kind| format!("{SINK}.{}", kind.word)));
         known.dedup();
         let all: Vec<&str> = known.iter().map(String::as_str).collect();
         let last: Vec<&str> = all.iter().filter_map(|name| name.rsplit('.').next()).collect();

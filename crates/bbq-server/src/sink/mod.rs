@@ -58,6 +58,7 @@ pub(crate) use ledger::{Account, OLDEST, SINK_DROP_REASONS, SinkLedger};
 pub use opening::SinkOpening;
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;
+pub(crate) use spec::why_left_out;
 pub use step::{Goal, SinkStep};
 pub use text::Rotation;
 pub(crate) use thread::PendingSink;

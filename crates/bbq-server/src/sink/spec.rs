@@ -121,6 +121,11 @@ fn unknown_sink(text: &str, word: &str) -> String {
     format!("{text:?} is not a sink{hint}; write {}", forms.collect::<Vec<_>>().join(", "))
 }
 
+/// Why this build does not have a kind of sink, if it could.
+pub(crate) fn why_left_out(word: &str) -> Option<String> {
+    LEFT_OUT.iter().find(|left_out| left_out.word == word).map(|left_out| not_in_this_build(word, left_out))
+}
+
 fn not_in_this_build(text: &str, LeftOut { word, feature }: &LeftOut) -> String {
     format!(
         "{text:?}: this bbq was built without the sink {word}:; packages of bbq have every sink; otherwise build it with the \
