@@ -3,17 +3,17 @@
 //! ```text
 //! Name: value             a header on each line; or, as OTEL_EXPORTER_OTLP_HEADERS has them:
 //! name=value,name=value   values are percent-encoded
+//! # a comment             a line that is left out
 //! ```
 //!
-//! Keys of an account come in such headers, so all their values are secrets.
-//!
-//! Invariant: the shown text of a response contains none of them. Some servers repeat them.
+//! Keys of an account come in such headers, so all their values are secrets. Some servers repeat them: in the shown text of a response they
+//! are hidden as they were sent, and as JSON escapes them, unless they are very short.
 
 use std::str::FromStr as _;
 
 use hyper::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
-    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
+    HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use percent_encoding::percent_decode_str;
 
@@ -37,7 +37,9 @@ pub(in crate::sink) const MORE: SpecOption = SpecOption {
 };
 
 /// What the sink says itself, or the connection.
-const RESERVED: [HeaderName; 10] = [
+const RESERVED: [HeaderName; 11] = [
+    // Responses are read as they come.
+    ACCEPT_ENCODING,
     CONNECTION,
     CONTENT_ENCODING,
     CONTENT_LENGTH,
@@ -51,6 +53,9 @@ const RESERVED: [HeaderName; 10] = [
 ];
 /// Names of gRPC's own.
 const RESERVED_PREFIX: &str = "grpc-";
+const FORM: &str = "write Name: value on each line, or name=value,name=value";
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// A shorter value, or word after a scheme (`Bearer WORD`), is not hidden: many texts contain it by chance.
 const HIDDEN_BYTES_MIN: usize = 4;
 
@@ -81,7 +86,7 @@ impl Headers {
 
     fn add(&mut self, name: HeaderName, secret: Secret) -> Result<(), String> {
         let mut value = HeaderValue::from_str(secret.expose())
-            .map_err(|_| "has characters that a header cannot have".to_owned())?;
+            .map_err(|_| "has a control character, which a header cannot have; leave it out".to_owned())?;
         value.set_sensitive(true);
         if self.map.insert(name, value).is_some() {
             return Err("is there twice; leave one out".to_owned());
@@ -91,31 +96,39 @@ impl Headers {
     }
 
     fn add_all(&mut self, text: &str) -> Result<(), String> {
+        let text = text.trim_start_matches(BYTE_ORDER_MARK);
+        let lines = || {
+            text.lines()
+                .enumerate()
+                .filter(|(_, line)| !matches!(line.trim().bytes().next(), None | Some(b'#')))
+        };
         // No name contains either.
-        let separator = text.find([':', '=']).and_then(|at| text.get(at..at + 1)).unwrap_or(":");
-        let is_list = separator == "=";
-        let items: Vec<&str> = if is_list { text.split(',').collect() } else { text.lines().collect() };
-        for (index, item) in items.into_iter().enumerate().filter(|(_, item)| !item.trim().is_empty()) {
-            let number = index + 1;
-            let (name, value) = item.split_once(separator).ok_or_else(|| {
-                format!(
-                    "number {number} is no header; write Name: value on each line, or name=value,name=value"
-                )
-            })?;
+        let is_list = lines()
+            .next()
+            .and_then(|(_, line)| line.find([':', '=']).map(|at| &line[at..]))
+            .is_some_and(|rest| rest.starts_with('='));
+        let items = |line| if is_list { str::split(line, ',').collect() } else { vec![line] };
+        for (number, item) in
+            lines().flat_map(|(index, line)| items(line).into_iter().map(move |item| (index + 1, item)))
+        {
+            let (name, value) = item
+                .split_once(if is_list { '=' } else { ':' })
+                .ok_or_else(|| format!("line {number} has no header; {FORM}"))?;
             let name = HeaderName::from_str(name.trim())
-                .map_err(|_| format!("number {number} has a name that a header cannot have"))?;
+                .map_err(|_| format!("line {number} has a name that a header cannot have; {FORM}"))?;
             if RESERVED.contains(&name) || name.as_str().starts_with(RESERVED_PREFIX) {
                 return Err(format!("{name} is not to be set: the sink sets it itself; leave it out"));
             }
-            let value = if is_list {
-                percent_decode_str(value.trim()).decode_utf8().map_err(|_| format!("{name} is not UTF-8"))?
-            } else {
-                value.trim().into()
+            let value = match is_list {
+                true => percent_decode_str(value.trim())
+                    .decode_utf8()
+                    .map_err(|_| format!("{name} is not UTF-8; percent-encode its value as UTF-8"))?,
+                false => value.trim().into(),
             };
-            let secret = Secret::of_text(&value).map_err(|why| format!("{name} {why}"))?;
+            let secret = Secret::of_text(&value).map_err(|why| format!("{name} {why}; {FORM}"))?;
             self.add(name.clone(), secret).map_err(|why| format!("{name} {why}"))?;
         }
-        Ok(())
+        if self.map.is_empty() { Err(format!("there is none; {FORM}")) } else { Ok(()) }
     }
 
     pub(in crate::sink) fn add_to(&self, request: &mut HeaderMap) {
@@ -124,19 +137,26 @@ impl Headers {
 
     /// A text of the server without the values that it may repeat, and without the words after their schemes.
     pub(in crate::sink) fn hide_in(&self, text: &str) -> String {
-        let mut hidden: Vec<&str> = self
+        let mut hidden: Vec<String> = self
             .secrets
             .iter()
             .flat_map(|secret| {
                 let whole = secret.expose().trim();
-                [whole, whole.split_once(' ').map_or("", |(_, word)| word.trim())]
+                let word = whole.split_once(' ').map_or("", |(_, word)| word.trim());
+                [whole.to_owned(), word.to_owned(), escaped(whole), escaped(word)]
             })
             .filter(|part| part.len() >= HIDDEN_BYTES_MIN)
             .collect();
         // One may be a part of another, of which the rest would be seen.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.len()));
-        hidden.into_iter().fold(text.to_owned(), |text, part| text.replace(part, SHOWN))
+        hidden.into_iter().fold(text.to_owned(), |text, part| text.replace(&part, SHOWN))
     }
+}
+
+/// As JSON has it in a text.
+fn escaped(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(&json).to_owned()
 }
 
 #[cfg(test)]
@@ -179,14 +199,16 @@ mod tests {
     #[test]
     fn what_cannot_be_added_is_named_and_not_shown() {
         for (text, words) in [
-            ("sesame", "number 1 is no header; write Name: value"),
-            ("a: sesame\nsesame", "number 2 is no header"),
-            ("a b: sesame", "number 1 has a name"),
+            ("sesame", "line 1 has no header; write Name: value"),
+            ("# a=1\n", "there is none; write Name: value"),
+            ("a: sesame\nsesame", "line 2 has no header"),
+            ("a b: sesame", "line 1 has a name"),
+            ("Accept-Encoding: gzip", "accept-encoding is not to be set"),
             ("a: sesame\nA: sesame", "a is there twice"),
             ("Content-Type: sesame", "content-type is not to be set"),
             ("grpc-timeout=sesame", "grpc-timeout is not to be set"),
             ("a:", "a is empty"),
-            ("a=sesame%00", "a has characters"),
+            ("a=sesame%00", "a has a control character"),
             ("a=sesame%ff", "a is not UTF-8"),
         ] {
             let error = of_text(text).unwrap_err();

@@ -4,7 +4,7 @@
 //! is read for a short time: the beginning of an error is shown, and a connection is used again after its body was read to
 //! the end. A longer body costs the connection.
 //!
-//! Invariant: the shown text of a response does not contain the secrets of the request, which some servers repeat.
+//! The shown text of a response does not contain the secrets of the request, which some servers repeat (`headers`).
 
 use std::io;
 use std::time::Duration;
@@ -52,6 +52,7 @@ pub(in crate::sink) fn refusal(
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check format and compress",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the options authorization and headers",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "; make the values of headers shorter",
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check the path",
         _ if status.is_redirection() => "; write the URL that it redirects to",
         _ => "",
