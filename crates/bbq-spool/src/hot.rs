@@ -76,15 +76,15 @@ impl Hot {
         let Kept { groups, spares } = &mut *kept;
         groups.push_back(Arc::new(group));
         let mut bytes: usize = groups.iter().map(|group| group.bytes.used()).sum();
+        let mut surplus = Vec::new();
         while bytes > self.bytes_max - spare_bytes_max || groups.len() > HOT_GROUPS_MAX {
             let Some(oldest) = groups.pop_front() else { break };
             bytes -= oldest.bytes.used();
             // While a reader has it, the reader brings the buffer back.
-            spares.extend(
-                Arc::into_inner(oldest).map(|group| group.bytes).filter(|buffer| !self.is_oversize(buffer)),
-            );
+            let Some(HotGroup { bytes: buffer, .. }) = Arc::into_inner(oldest) else { continue };
+            if self.is_oversize(&buffer) { surplus.push(buffer) } else { spares.push(buffer) }
         }
-        let surplus = self.surplus(spares);
+        surplus.extend(self.surplus(spares));
         drop(kept);
         drop(surplus);
     }
