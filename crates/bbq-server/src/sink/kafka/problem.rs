@@ -46,8 +46,16 @@ pub(super) fn is_fenced(code: Code) -> bool {
 
 /// The error as a text, with what to do.
 pub(super) fn described(settings: &KafkaSettings, error: &KafkaError) -> io::Error {
-    let remedy = error.rdkafka_error_code().map(|code| remedy(settings, code)).unwrap_or_default();
+    let remedy = code_of(error).map(|code| remedy(settings, code)).unwrap_or_default();
     io::Error::other(format!("{error}{remedy}"))
+}
+
+/// `rdkafka_error_code` leaves out those of the operations of an administrator.
+fn code_of(error: &KafkaError) -> Option<Code> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
+    }
 }
 
 pub(super) fn described_code(settings: &KafkaSettings, code: Code) -> io::Error {
@@ -100,5 +108,18 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
             "; are the brokers there? if they want TLS, set tls=on".to_owned()
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_administrator_waits_for_in_vain_has_a_code() {
+        let timed_out = Code::OperationTimedOut;
+        for error in [KafkaError::AdminOp(timed_out), KafkaError::MetadataFetch(timed_out)] {
+            assert_eq!(code_of(&error), Some(timed_out));
+        }
     }
 }
