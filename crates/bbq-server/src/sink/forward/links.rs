@@ -48,7 +48,7 @@ impl ForwardLinks {
 impl Links for ForwardLinks {
     /// The next server syncs some groups while others are on the wire.
     const GROUPS_MAX: usize = 8;
-    /// Some 250 MB a second at a round trip of 100 ms, with the next server's sync.
+    /// Some 150 MB a second at a round trip of 100 ms, with the next server's sync.
     const BYTES_MAX: usize = 32 * 1024 * 1024;
     /// The next server need not have a connection for each server that may send something.
     const IS_EAGER: bool = false;
