@@ -57,6 +57,11 @@ impl ReadBuffer {
         self.bytes = 0;
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_memory(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
     /// Where in the memory the first block is.
     fn start(&self) -> usize {
         let address = self.memory.as_ptr().addr();
@@ -94,22 +99,19 @@ impl ReadBuffer {
 
     /// Returns at least so many bytes of memory that no group shares.
     fn unshared(&mut self, bytes: usize) -> Arc<Vec<u8>> {
-        let mut unshared = (None, None);
+        let mut too_small = None;
         for (index, memory) in self.lent.iter_mut().enumerate() {
             match Arc::get_mut(memory) {
-                Some(memory) if memory.len() >= bytes => unshared.0 = Some(index),
-                Some(_) => unshared.1 = Some(index),
+                Some(memory) if memory.len() >= bytes => return self.lent.swap_remove(index),
+                Some(_) => too_small = Some(index),
                 None => {}
             }
         }
-        if let (Some(index), _) = unshared {
-            return self.lent.swap_remove(index);
+        // So that there is soon only memory for the largest groups.
+        if let Some(index) = too_small {
+            self.lent.swap_remove(index);
         }
-        if let (_, Some(too_small)) = unshared {
-            self.lent.swap_remove(too_small);
-        }
-        // Groups vary in size, and pages that nothing was read into take no memory.
-        Arc::new(vec![0; bytes.next_power_of_two()])
+        Arc::new(vec![0; bytes])
     }
 }
 

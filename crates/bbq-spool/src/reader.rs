@@ -458,20 +458,46 @@ fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u6
 
 #[cfg(test)]
 mod tests {
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
+
     use super::*;
-    use crate::{Cursor, DiskStorage, Spool, SpoolOptions};
+    use crate::{Cursor, DiskStorage, Envelope, Spool, SpoolOptions, Step, SteppedTime};
 
     #[test]
     fn a_reader_that_has_read_and_then_finds_nothing_twice_keeps_no_memory() {
         let directory = tempfile::tempdir().unwrap();
-        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()]);
-        let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
+        let options = SpoolOptions {
+            // So that groups are read from the segment.
+            hot_bytes_max: 0,
+            segment_bytes: 1024 * 1024,
+            ..SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()])
+        };
+        let time = Arc::new(SteppedTime::default());
+        let spool = Spool::open_stepped(Arc::new(DiskStorage), &options, &time).unwrap();
         let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
-        reader.buffer.fill(0, 1, |_, memory| Ok(memory.len())).unwrap();
-        reader.has_read = true;
-        for is_kept in [true, false] {
-            assert!(matches!(reader.next_group().unwrap(), Next::CaughtUp));
-            assert_eq!(reader.buffer.from(0), if is_kept { &[0][..] } else { &[] });
+        for sequence in 1..3 {
+            let mut builder = BatchBuilder::new();
+            builder.push(b"message");
+            let identity = BatchIdentity {
+                stream: StreamId([1; 16]),
+                first_sequence: sequence,
+                base_time_ns: 0,
+                source: SourceKind::Bbq,
+                compression: Compression::None,
+            };
+            let bytes = builder.finish(&identity).unwrap();
+            let header = Batch::peek(bytes).unwrap().unwrap();
+            let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+            spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
+            while spool.lanes()[0].durable().records < sequence {
+                assert!(!matches!(spool.step(0), Step::Waits(None)), "the lane waits");
+            }
+            assert!(matches!(reader.next_group().unwrap(), Next::Group(_)));
+            for is_kept in [true, false] {
+                assert!(matches!(reader.next_group().unwrap(), Next::CaughtUp));
+                assert_eq!(reader.buffer.has_memory(), is_kept);
+            }
         }
     }
 

@@ -51,13 +51,13 @@ fn object(subject: &Subject, in_effect: Option<&InEffect>) -> Json {
     let mut object = json!({
         "key": subject.name(),
         "meaning": option.meaning,
-        "type": type_word(&option.values),
+        "type": type_of(&option.values).0,
         "unit": subject.unit(),
         "allowed": option.values.to_string(),
         "default": option.default,
         "variable": subject.variable(),
         "option": subject.argument(),
-        "reload": reload_word(subject.on_reload()),
+        "reload": on_reload(subject.on_reload()).0,
         "in_effect": values,
     });
     if !subject.kinds().is_empty() {
@@ -85,7 +85,7 @@ fn explain(subject: &Subject, in_effect: Option<&InEffect>, out: &mut dyn Write)
         let kinds: Vec<String> = subject.kinds().iter().map(|kind| format!("{}:", kind.word)).collect();
         line("of", &kinds.join(" "))?;
     }
-    line("type", type_of(&option.values))?;
+    line("type", type_of(&option.values).1)?;
     if let Some(unit) = subject.unit() {
         line("unit", unit)?;
     }
@@ -93,7 +93,7 @@ fn explain(subject: &Subject, in_effect: Option<&InEffect>, out: &mut dyn Write)
     line("default", option.default)?;
     line("variable", &subject.variable().unwrap_or_else(|| "none: it is a part of the SPEC".to_owned()))?;
     line("option", subject.argument().as_deref().unwrap_or("none"))?;
-    line("reload", on_reload(subject.on_reload()))?;
+    line("reload", on_reload(subject.on_reload()).1)?;
     let Some(in_effect) = in_effect else {
         return writeln!(out);
     };
@@ -119,43 +119,28 @@ fn capitalized(text: &str) -> String {
     text
 }
 
-fn type_of(values: &Values) -> &'static str {
+/// In a word for programs, and for people.
+fn type_of(values: &Values) -> (&'static str, &'static str) {
     match values {
-        Values::Words(_) => "one of a few words",
-        Values::Number(_) | Values::NumberOrNever(_) => "number",
-        Values::Size(_) => "size: a number, or a text such as \"64KiB\" or \"10GB\"",
-        Values::Text { .. } => "text",
-        Values::Specs(_) => "list of SPECs, or tables",
-        Values::Secret => "secret: KEY_file names a file that holds it, KEY_env an environment variable",
-    }
-}
-
-/// [`type_of`] in a word, as in JSON Schema where that has one.
-fn type_word(values: &Values) -> &'static str {
-    match values {
-        Values::Words(_) => "enum",
-        Values::Number(_) | Values::NumberOrNever(_) => "number",
-        Values::Size(_) => "size",
-        Values::Text { .. } => "string",
-        Values::Specs(_) => "array",
-        Values::Secret => "secret",
-    }
-}
-
-fn reload_word(on_reload: OnReload) -> &'static str {
-    match on_reload {
-        OnReload::Applies => "applies",
-        OnReload::NewListeners => "new_listeners",
-        OnReload::Waits => "waits",
-    }
-}
-
-fn on_reload(on_reload: OnReload) -> &'static str {
-    match on_reload {
-        OnReload::Applies => "SIGHUP applies a change",
-        OnReload::NewListeners => {
-            "SIGHUP applies a change to new listeners; open ones need an upgrade (SIGUSR2) or a restart"
+        Values::Words(_) => ("enum", "one of a few words"),
+        Values::Number(_) | Values::NumberOrNever(_) => ("number", "number"),
+        Values::Size(_) => ("size", "size: a number, or a text such as \"64KiB\" or \"10GB\""),
+        Values::Text { .. } => ("string", "text"),
+        Values::Specs(_) => ("array", "list of SPECs, or tables"),
+        Values::Secret => {
+            ("secret", "secret: KEY_file names a file that holds it, KEY_env an environment variable")
         }
-        OnReload::Waits => "a change needs an upgrade (SIGUSR2) or a restart",
+    }
+}
+
+/// In a word for programs, and for people.
+fn on_reload(on_reload: OnReload) -> (&'static str, &'static str) {
+    match on_reload {
+        OnReload::Applies => ("applies", "SIGHUP applies a change"),
+        OnReload::NewListeners => (
+            "new_listeners",
+            "SIGHUP applies a change to new listeners; open ones need an upgrade (SIGUSR2) or a restart",
+        ),
+        OnReload::Waits => ("waits", "a change needs an upgrade (SIGUSR2) or a restart"),
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, SpecOption, Values};
+use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, SpecOption, Subject, Values};
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/CONFIGURATION.md");
@@ -127,20 +127,16 @@ fn tables() -> [(&'static str, String); 3] {
         (format!("`{}` | {}", known.option.key, option.unwrap_or_default()), &known.option)
     });
     let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(|option| (words(option), option));
-    // An option of several kinds has one row.
-    let mut sinks = vec![("all".to_owned(), &NAME_OPTION)];
-    for (kind, option) in
-        SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(|option| (kind.word, option)))
-    {
-        let is_same = |known: &SpecOption| {
-            (known.key, known.meaning, known.default) == (option.key, option.meaning, option.default)
-        };
-        match sinks.iter_mut().find(|(_, known)| is_same(known)) {
-            Some((kinds, _)) => kinds.push_str(&format!(", {kind}")),
-            None => sinks.push((kind.to_owned(), option)),
+    let all = Subject::all();
+    let sinks = all.iter().filter_map(|subject| match subject {
+        Subject::Sink(option, kinds) => {
+            let words_of_kinds: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();
+            let kinds =
+                if kinds.len() == SINK_KINDS.len() { "all".to_owned() } else { words_of_kinds.join(", ") };
+            Some((format!("{} | {kinds}", words(option)), *option))
         }
-    }
-    let sinks = sinks.into_iter().map(|(kinds, option)| (format!("{} | {kinds}", words(option)), option));
+        Subject::Key(_) | Subject::Listen(_) => None,
+    });
     [
         ("keys of the file", table("key | option", keys)),
         ("options of listeners", table("key", listen)),

@@ -56,8 +56,8 @@ impl Subject {
     pub fn named(name: &str) -> Result<Vec<Subject>, ConfigError> {
         let table = format!("{name}.");
         let last_word = format!(".{name}");
-        let is_kind =
-            |word: &str| name.strip_prefix(SINK).and_then(|rest| rest.strip_prefix('.')) == Some(word);
+        let of_sinks = name.strip_prefix(SINK).and_then(|rest| rest.strip_prefix('.'));
+        let is_kind = |kind: &&SinkKind| Some(kind.word) == of_sinks;
         let is_meant = |subject: &Subject| {
             let known = subject.name();
             let words = subject.option().words();
@@ -65,11 +65,11 @@ impl Subject {
                 || known.starts_with(&table)
                 || known.ends_with(&last_word)
                 || words.iter().any(|word| word == name || format!("{}.{word}", subject.table()) == name)
-                || subject.kinds().iter().any(|kind| is_kind(kind.word))
+                || subject.kinds().iter().any(&is_kind)
         };
         let of_kind = |subject: Subject| match subject {
             // What other kinds have is not meant.
-            Subject::Sink(option, kinds) => match kinds.iter().find(|kind| is_kind(kind.word)) {
+            Subject::Sink(option, kinds) => match kinds.iter().copied().find(&is_kind) {
                 Some(kind) => Subject::Sink(option, vec![kind]),
                 None => Subject::Sink(option, kinds),
             },
@@ -79,9 +79,7 @@ impl Subject {
         if !found.is_empty() {
             return Ok(found);
         }
-        if let Some(why) =
-            name.strip_prefix(SINK).and_then(|rest| rest.strip_prefix('.')).and_then(why_left_out)
-        {
+        if let Some(why) = of_sinks.and_then(why_left_out) {
             return Err(ConfigError::new(why));
         }
         let mut known: Vec<String> = Subject::all().iter().map(Subject::name).collect();

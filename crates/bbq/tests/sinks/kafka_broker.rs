@@ -168,10 +168,11 @@ impl Kafka {
 
     /// Whether something has come over the plain port that the broker has not read (proc_net(5)).
     pub(crate) fn has_unread(&self) -> bool {
-        // Java's sockets are of IPv6 here.
-        let table = fs::read_to_string("/proc/net/tcp6").expect("a table");
+        // Java's sockets are of IPv6 where there is IPv6.
+        let table =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
         let local = format!(":{:04X}", self.plain);
-        table.lines().skip(1).any(|line| {
+        table.iter().flat_map(|table| table.lines().skip(1)).any(|line| {
             let mut fields = line.split_whitespace();
             let is_ours = fields.nth(1).is_some_and(|address| address.ends_with(&local));
             let (state, queues) = (fields.nth(1), fields.next().and_then(|queues| queues.split_once(':')));

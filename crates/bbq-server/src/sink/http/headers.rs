@@ -107,28 +107,32 @@ impl Headers {
             .next()
             .and_then(|(_, line)| line.find([':', '=']).map(|at| &line[at..]))
             .is_some_and(|rest| rest.starts_with('='));
-        let items = |line| if is_list { str::split(line, ',').collect() } else { vec![line] };
-        for (number, item) in
-            lines().flat_map(|(index, line)| items(line).into_iter().map(move |item| (index + 1, item)))
-        {
-            let (name, value) = item
-                .split_once(if is_list { '=' } else { ':' })
-                .ok_or_else(|| format!("line {number} has no header; {FORM}"))?;
-            let name = HeaderName::from_str(name.trim())
-                .map_err(|_| format!("line {number} has a name that a header cannot have; {FORM}"))?;
-            if RESERVED.contains(&name) || name.as_str().starts_with(RESERVED_PREFIX) {
-                return Err(format!("{name} is not to be set: the sink sets it itself; leave it out"));
+        for (index, line) in lines() {
+            let items = line.split(|letter| is_list && letter == ',');
+            for item in items.filter(|item| !item.trim().is_empty()) {
+                self.add_item(item, is_list).map_err(|why| format!("line {}: {why}", index + 1))?;
             }
-            let value = match is_list {
-                true => percent_decode_str(value.trim())
-                    .decode_utf8()
-                    .map_err(|_| format!("{name} is not UTF-8; percent-encode its value as UTF-8"))?,
-                false => value.trim().into(),
-            };
-            let secret = Secret::of_text(&value).map_err(|why| format!("{name} {why}; {FORM}"))?;
-            self.add(name.clone(), secret).map_err(|why| format!("{name} {why}"))?;
         }
         if self.map.is_empty() { Err(format!("there is none; {FORM}")) } else { Ok(()) }
+    }
+
+    /// Adds `name=value` of a list, or else `Name: value`.
+    fn add_item(&mut self, item: &str, is_of_list: bool) -> Result<(), String> {
+        let separator = if is_of_list { '=' } else { ':' };
+        let (name, value) = item.split_once(separator).ok_or_else(|| format!("it is no header; {FORM}"))?;
+        let name = HeaderName::from_str(name.trim())
+            .map_err(|_| format!("it has a name that a header cannot have; {FORM}"))?;
+        if RESERVED.contains(&name) || name.as_str().starts_with(RESERVED_PREFIX) {
+            return Err(format!("{name} is not to be set: the sink sets it itself; leave it out"));
+        }
+        let value = match is_of_list {
+            true => percent_decode_str(value.trim())
+                .decode_utf8()
+                .map_err(|_| format!("{name} is not UTF-8; percent-encode its value as UTF-8"))?,
+            false => value.trim().into(),
+        };
+        let secret = Secret::of_text(&value).map_err(|why| format!("{name} {why}; {FORM}"))?;
+        self.add(name.clone(), secret).map_err(|why| format!("{name} {why}"))
     }
 
     pub(in crate::sink) fn add_to(&self, request: &mut HeaderMap) {
@@ -170,9 +174,10 @@ mod tests {
 
     #[test]
     fn headers_are_read_in_both_forms() {
-        for text in
-            ["X-Key: sesame=1, 2\n\nX-Scope-OrgID:tenant\n", "x-key = sesame%3D1%2C%202,x-scope-orgid=tenant"]
-        {
+        for text in [
+            "X-Key: sesame=1, 2\n\nX-Scope-OrgID:tenant\n",
+            "x-key = sesame%3D1%2C%202,,x-scope-orgid=tenant,",
+        ] {
             let headers = of_text(text).unwrap();
             let mut map = HeaderMap::new();
             headers.add_to(&mut map);
@@ -199,10 +204,10 @@ mod tests {
     #[test]
     fn what_cannot_be_added_is_named_and_not_shown() {
         for (text, words) in [
-            ("sesame", "line 1 has no header; write Name: value"),
+            ("sesame", "line 1: it is no header; write Name: value"),
             ("# a=1\n", "there is none; write Name: value"),
-            ("a: sesame\nsesame", "line 2 has no header"),
-            ("a b: sesame", "line 1 has a name"),
+            ("a: sesame\nsesame", "line 2: it is no header"),
+            ("a b: sesame", "line 1: it has a name"),
             ("Accept-Encoding: gzip", "accept-encoding is not to be set"),
             ("a: sesame\nA: sesame", "a is there twice"),
             ("Content-Type: sesame", "content-type is not to be set"),
