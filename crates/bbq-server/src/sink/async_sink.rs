@@ -146,7 +146,7 @@ impl<D: Destination> Sink for AsyncSink<D> {
         self.destination.state()
     }
 
-    fn committed(&mut self) {
+    fn committed(&mut self, _: &[LanePlace]) {
         self.committed = self.destination.state();
     }
 

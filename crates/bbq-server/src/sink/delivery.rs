@@ -231,7 +231,7 @@ impl PendingGroup {
     }
 
     /// The same for messages whose letters were kept when the group was submitted before.
-    #[cfg(feature = "nats")]
+    #[cfg(any(feature = "kafka", feature = "nats"))]
     pub(super) fn reject_next_again(&self, records: u64, received_ns: u64, reason: &'static str) {
         self.state().count_rejected(records, reason);
         self.confirm_next(records, received_ns);

@@ -476,8 +476,8 @@ impl SinkDriver {
         if let Some(replica) = &parts.replica {
             replica.advance(&cursor.places);
         }
+        parts.sink.committed(&cursor.places);
         parts.committed = cursor;
-        parts.sink.committed();
         Ok(())
     }
 

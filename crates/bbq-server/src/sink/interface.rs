@@ -171,8 +171,10 @@ pub(super) trait Sink: Send {
         Duration::ZERO
     }
 
-    /// The cursor has the state.
-    fn committed(&mut self) {}
+    /// The cursor has the state, and these places.
+    fn committed(&mut self, places: &[LanePlace]) {
+        let _unused = places;
+    }
 
     /// Forgets all groups, and takes back the output since the last commit if possible. Then the sink's state is written
     /// to the cursor, and the groups are submitted again.

@@ -51,7 +51,9 @@ pub(super) trait Links: Send + 'static {
     }
 
     /// See [`Sink::committed`].
-    fn committed(&self) {}
+    fn committed(&self, places: &[LanePlace]) {
+        let _unused = places;
+    }
 
     /// The groups that were handed over since the last commit are submitted again.
     fn rolled_back(&self) {}
@@ -201,8 +203,8 @@ impl<L: Links> Sink for LinkSink<L> {
         self.links.keep()
     }
 
-    fn committed(&mut self) {
-        self.links.committed();
+    fn committed(&mut self, places: &[LanePlace]) {
+        self.links.committed(places);
     }
 
     fn may_give_up(&self) -> bool {

@@ -27,6 +27,8 @@ mod kind;
 mod kinds;
 mod ledger;
 mod link_sink;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod losses;
 #[cfg(feature = "nats")]
 mod nats;
 mod null;
@@ -34,6 +36,8 @@ mod null;
 mod objects;
 mod opening;
 mod otlp;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod outgoing;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod positions;
 mod rejected;

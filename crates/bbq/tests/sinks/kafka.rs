@@ -185,6 +185,89 @@ fn an_older_writer_is_refused_and_sees_why() {
     assert_eq!(values, expected);
 }
 
+/// The broker comes back with an older disk than the one from which it acknowledged.
+#[test]
+fn what_the_broker_has_lost_is_sent_again() {
+    let kafka = Kafka::new("");
+    let broker = kafka.start();
+    // Larger messages are dead letters.
+    kafka.create(TOPIC, &["max.message.bytes=2000"]);
+    let first = edge(&kafka, TOPIC, "");
+    let at_first = first.start();
+    send_all(&first, 0, 5000);
+    at_first.wait_delivered(5000);
+    // A transaction that others can read has its marks.
+    assert_once_and_in_order(&kafka.read(TOPIC), 1, 5000);
+    broker.kill();
+    let (data, backup) = (kafka.file("data"), kafka.file("backup"));
+    copy(&data, &backup);
+    let broker = kafka.start();
+    at_first.send(1, &[&b"x".repeat(2000)[..], b"\n"].concat());
+    send_all(&first, 1, 5000);
+    let all = |status: &Value| status["ledger"]["delivered"] == 10_000 && status["ledger"]["queued"] == 0;
+    at_first.wait_status("all", all);
+    broker.kill();
+    copy(&backup, &data);
+    // Nothing is sent meanwhile.
+    let broker = kafka.start();
+    at_first.wait_log("the brokers lost progress that they had acknowledged");
+    at_first.wait_status("all", all);
+    assert_once_and_in_order(&kafka.read(TOPIC), 2, 5000);
+    // While messages come.
+    broker.kill();
+    copy(&backup, &data);
+    let broker = kafka.start();
+    send_all(&first, 2, 5000);
+    let all = |status: &Value| status["ledger"]["delivered"] == 15_000 && status["ledger"]["queued"] == 0;
+    at_first.wait_status("all", all);
+    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    // While bbq is not there.
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    broker.kill();
+    copy(&backup, &data);
+    let broker = kafka.start();
+    let at_first = first.start();
+    let status = at_first.wait_status("all", all);
+    assert_balanced(&status);
+    assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status}");
+    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    // Everything is there still, and is read again.
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    let at_first = first.start();
+    let status = at_first.wait_status("all", all);
+    assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status}");
+    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    assert_eq!(letters(&first), format!("{}\n", "x".repeat(2000)));
+    drop(broker);
+}
+
+#[test]
+fn what_is_lost_and_not_kept_is_told() {
+    let kafka = Kafka::new("");
+    let broker = kafka.start();
+    let first = edge(&kafka, TOPIC, "keep_seconds=0").with(&["--workers", "1"]);
+    let at_first = first.start();
+    wait_writing(&first, 1);
+    broker.kill();
+    let (data, backup) = (kafka.file("data"), kafka.file("backup"));
+    copy(&data, &backup);
+    let broker = kafka.start();
+    at_first.send(1, b"lost\n");
+    at_first.wait_delivered(1);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    broker.kill();
+    copy(&backup, &data);
+    let broker = kafka.start();
+    let at_first = first.start();
+    at_first.send(1, b"not lost\n");
+    at_first.wait_log("the brokers lost messages that are not here any more");
+    at_first.wait_delivered(2);
+    let records = kafka.read(TOPIC);
+    assert_eq!(records.iter().map(|record| record.value.as_str()).collect::<Vec<_>>(), ["not lost"]);
+    drop(broker);
+}
+
 #[test]
 fn progress_is_found_behind_that_of_many_other_servers() {
     let kafka = shared();

@@ -122,7 +122,7 @@ impl Sink for HandlerSink {
         format!("queue {:032x}", self.queue)
     }
 
-    fn committed(&mut self) {
+    fn committed(&mut self, _: &[LanePlace]) {
         self.seats.iter().for_each(|seat| seat.desk.committed());
     }
 

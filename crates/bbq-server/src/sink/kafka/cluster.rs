@@ -19,7 +19,7 @@ use super::settings::KafkaSettings;
 use super::thread::Call;
 
 /// Brokers that do not respond to a question within this time are away.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first wait for a response. Between two, the errors of the client are looked at.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Errors of the client are read for so long after the last, and so many of them.
@@ -117,8 +117,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// The end of the topic of the progress, behind transactions that are not committed.
-    pub(super) fn end_of_progress(&self) -> Result<(i64, i64), Ended> {
-        let ends = self.inquirer.client().fetch_watermarks(&self.settings.progress, 0, RESPONSE_TIMEOUT);
+    pub(super) fn end_of_progress(&self, patience: Duration) -> Result<(i64, i64), Ended> {
+        let ends = self.inquirer.client().fetch_watermarks(&self.settings.progress, 0, patience);
         ends.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 

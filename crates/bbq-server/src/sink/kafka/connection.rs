@@ -12,9 +12,11 @@ use super::client;
 use super::cluster::{Cluster, Topics};
 use super::context::Context;
 use super::copies::Copies;
+use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
 use super::progress::{Progress, Reader};
+use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 use crate::sink::positions::Positions;
@@ -46,6 +48,7 @@ pub(super) struct Connection {
     pub(super) committed_at: Instant,
     /// The messages of the transaction, and the bytes of each.
     pub(super) sent: Vec<((u32, u64), usize)>,
+    pub(super) known_end: KnownEnd,
 }
 
 /// How long something may take.
@@ -110,6 +113,7 @@ impl Connection {
             batch_bytes,
             committed_at: Instant::now(),
             sent: Vec::new(),
+            known_end: KnownEnd::new(0),
         };
         if settings.is_exactly_once {
             connection.call(call, |producer| producer.init_transactions(CALL_TIMEOUT))?;
@@ -140,36 +144,34 @@ impl Connection {
         cluster: &Cluster<'_>,
     ) -> Result<(), Ended> {
         let settings = &self.settings;
-        let found = Reader::new(settings, &link.shared.id, call)?.last(cluster)?;
-        let seen = link.shared.seen();
-        let Some(Progress { writer, positions, refused }) = found else {
-            if seen != Positions::default() {
-                warn!(
-                    sink = settings.shown,
-                    topic = settings.progress,
-                    "the topic of the progress does not have what bbq wrote; going on behind what the cursor says"
-                );
+        let (found, end) = Reader::new(settings, &link.shared.id, call)?.last(cluster)?;
+        self.known_end = KnownEnd::new(end);
+        let has_found = found.is_some();
+        let (positions, refused) = match found {
+            Some(Progress { writer, .. }) if link.shared.is_writer() && writer != link.shared.writer => {
+                link.shared.take_over();
+                return Err(taken_over(settings));
             }
-            self.committed = seen;
-            return Ok(());
+            Some(Progress { positions, refused, .. }) => (positions, refused),
+            None => (Positions::default(), Refused::default()),
         };
-        if link.shared.is_writer() && writer != link.shared.writer {
-            link.shared.take_over();
-            return Err(taken_over(settings));
-        }
-        let (lost, lanes) = (seen.beyond(&positions), seen.lanes_beyond(&positions));
+        let lost = link.shared.see(&positions);
         if lost > 0 {
-            warn!(
-                sink = settings.shown,
-                messages = lost,
-                ?lanes,
-                "the brokers lost progress that they had acknowledged, and maybe messages; sending again those that are still here"
-            );
+            let text = match has_found {
+                true => {
+                    "the brokers lost progress that they had acknowledged, and its messages; sending again those that are still here"
+                }
+                false => {
+                    "the topic of the progress does not have what bbq wrote; sending again what is still here"
+                }
+            };
+            warn!(sink = settings.shown, topic = settings.progress, messages = lost, "{text}");
+            if link.shared.is_writer() {
+                return Err(Ended::Lost(io::Error::other(text)));
+            }
         }
         self.committed = positions;
-        if link.refused.is_empty() {
-            link.refused = refused;
-        }
+        link.refused.merge(refused);
         Ok(())
     }
 
@@ -218,6 +220,7 @@ impl Connection {
     pub(super) fn commit(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
         self.call(call, |producer| producer.commit_transaction(CALL_TIMEOUT))?;
         link.shared.wrote_progress(&self.positions);
+        self.known_end.committed();
         self.committed.clone_from(&self.positions);
         Ok(())
     }

@@ -11,6 +11,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use super::settings::Key;
 use crate::format::{Format, Formatter};
 use crate::otlp::put_body;
+use crate::sink::outgoing::Encode;
 
 /// What a message takes in a batch beside key, value and headers: the header of a batch of its own (61 bytes), and the lengths and
 /// differences of a record (at most 40).
@@ -54,9 +55,27 @@ impl Encoder {
         Encoder { key, format, has_origin, text: Vec::new(), ends: Vec::new() }
     }
 
-    /// Makes messages of the records behind the first `skip` ones of an entry, which are numbered from `number` on. Ends early if
-    /// `each` returns an error.
-    pub(super) fn each<E>(
+    /// Formats the texts, unless the records are the texts.
+    fn format_texts(&mut self, entry: &Entry<'_>) {
+        self.text.clear();
+        self.ends.clear();
+        if self.format != Format::Raw {
+            Formatter::new(self.format).append_with_ends(entry, &mut self.text, &mut self.ends);
+        } else if entry.batch.header.source == SourceKind::Otlp {
+            for record in entry.batch.records() {
+                put_body(record, &mut self.text);
+                // As behind a formatted one, where nobody needs the line feed.
+                self.text.push(b'\n');
+                self.ends.push(self.text.len());
+            }
+        }
+    }
+}
+
+impl Encode for Encoder {
+    type Message<'a> = Message<'a>;
+
+    fn each<E>(
         &mut self,
         entry: &Entry<'_>,
         skip: usize,
@@ -99,22 +118,6 @@ impl Encoder {
             })?;
         }
         Ok(())
-    }
-
-    /// Formats the texts, unless the records are the texts.
-    fn format_texts(&mut self, entry: &Entry<'_>) {
-        self.text.clear();
-        self.ends.clear();
-        if self.format != Format::Raw {
-            Formatter::new(self.format).append_with_ends(entry, &mut self.text, &mut self.ends);
-        } else if entry.batch.header.source == SourceKind::Otlp {
-            for record in entry.batch.records() {
-                put_body(record, &mut self.text);
-                // As behind a formatted one, where nobody needs the line feed.
-                self.text.push(b'\n');
-                self.ends.push(self.text.len());
-            }
-        }
     }
 }
 

@@ -4,14 +4,16 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
+use tracing::error;
 
 use super::encoder::Encoder;
-use super::outgoing::OutgoingGroups;
 use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::shared::Shared;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::outgoing::OutgoingGroups;
+use crate::sink::positions::Positions;
 
 /// The largest transaction: messages, and bytes unless one message is larger. With small ones, a commit takes longer than the
 /// messages; librdkafka keeps the messages in memory, with 200 bytes of its own for each.
@@ -52,6 +54,8 @@ pub(super) enum Ended {
     /// What was sent may be in the topic or not: the next connection asks.
     InDoubt(io::Error),
     Failed(io::Error),
+    /// The topic does not have what it had: the driver submits again what it can.
+    Lost(io::Error),
     /// The driver does not want the link any more.
     Stopped,
 }
@@ -79,6 +83,7 @@ impl KafkaLink {
         groups: Receiver<PendingGroup>,
         settled: Sender<Settled>,
     ) -> KafkaLink {
+        let refused = shared.refused();
         let encoder = Encoder::new(settings.key, settings.format, settings.has_origin);
         KafkaLink {
             settings,
@@ -87,12 +92,24 @@ impl KafkaLink {
             settled,
             outgoing: OutgoingGroups::default(),
             encoder,
-            refused: Refused::default(),
+            refused,
             size: TransactionSize::largest(),
             has_taken: false,
             refused_in_a_row: 0,
             has_warned: false,
         }
+    }
+
+    /// Adds a group. `stored` says how far the topic is.
+    pub(super) fn push(&mut self, group: PendingGroup, stored: &Positions) {
+        let lane = group.until().lane;
+        let gone = self.shared.gone(lane, group.first_record());
+        if gone > 0 {
+            let sink = &self.settings.shown;
+            error!(sink, lane, messages = gone, "the brokers lost messages that are not here any more");
+        }
+        // Which messages are dead letters, `refused` says.
+        self.outgoing.push(group, stored, &Positions::default());
     }
 
     /// Passes settled groups to the sink.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_spool::LanePlace;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -49,12 +50,17 @@ impl Links for KafkaLinks {
         self.shared.text()
     }
 
+    /// Without transactions nobody knows what the topic has.
+    fn keep(&self) -> Duration {
+        if self.settings.is_exactly_once { self.settings.keep } else { Duration::ZERO }
+    }
+
     fn handed_over(&self, until: LanePlace) {
         self.shared.hand_over(until);
     }
 
-    fn committed(&self) {
-        self.shared.commit();
+    fn committed(&self, places: &[LanePlace]) {
+        self.shared.commit(places);
     }
 
     fn rolled_back(&self) {

@@ -16,16 +16,19 @@
 //! writes progress with the name of a new writer: an older writer that still lives is fenced off, reads that name, and sees why.
 //!
 //! What the brokers refuse for good is taken out of its transaction, which is begun again without it. Its number is in the progress
-//! until the cursor has passed it: bbq may be killed after the commit and before the refused message is kept as a dead letter.
+//! until it is kept as a dead letter: bbq may be killed between the two. Then it is in the cursor, until the cursor has passed it.
+//!
+//! Kafka acknowledges before it syncs its disks. The cursor stays behind what the topic has (`keep`): when the brokers come back with
+//! less progress than they had, bbq sends again what is behind it and still here, and logs what is not.
 //!
 //! librdkafka has threads of its own, and calls that wait. They are made on a thread of this sink, so that a broker that hangs holds
 //! up nothing else.
 //!
 //! `thread` is that thread, `links` and `link` what it gets from the driver, `run` goes from one connection to the next; `connection`
 //! is a producer that is ready, `transaction` writes with it; `cluster` asks the brokers, and makes the second topic, `copies` says on how
-//! many brokers the topics are, `progress` reads the second; `outgoing` are the groups, `encoder` what is made of them, `refused` the
-//! messages that the brokers refuse; `client` configures librdkafka, `context` hears from it, `problem` says what its errors mean;
-//! `shared` is what outlives a connection, `settings` what the SPEC says, `security` its TLS and SASL, `target` the SPEC.
+//! many brokers the topics are, `progress` reads the second, `known_end` notices that it gets shorter; `encoder` makes messages,
+//! `refused` are those that the brokers refuse; `client` configures librdkafka, `context` hears from it, `problem` says what its errors
+//! mean; `shared` is what outlives a connection, `settings` what the SPEC says, `security` its TLS and SASL, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the topic has all of it, or the brokers refuse what is missing.
 //! Invariant: with `exactly_once`, the progress is read after the producer has fenced off all earlier ones, and before it sends.
@@ -36,9 +39,9 @@ mod connection;
 mod context;
 mod copies;
 mod encoder;
+mod known_end;
 mod link;
 mod links;
-mod outgoing;
 mod problem;
 mod progress;
 mod refused;

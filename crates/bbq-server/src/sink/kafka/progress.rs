@@ -15,7 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::client;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, RESPONSE_TIMEOUT};
 use super::context::Context;
 use super::link::Ended;
 use super::problem::{MAJORITY, described};
@@ -78,11 +78,11 @@ impl<'a> Reader<'a> {
         Ok(Reader { settings, id, call, consumer, deadline: Instant::now() + patience })
     }
 
-    /// The last record with the key of the sink, up to the end that the topic has now.
-    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<Option<Progress>, Ended> {
-        let (low, end) = cluster.end_of_progress()?;
+    /// The last record with the key of the sink, up to the end that the topic has now, and that end.
+    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<(Option<Progress>, i64), Ended> {
+        let (low, end) = cluster.end_of_progress(RESPONSE_TIMEOUT)?;
         if low >= end {
-            return Ok(None);
+            return Ok((None, end));
         }
         self.wait_stable(end)?;
         let mut window = FIRST_WINDOW;
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
             let begin = end.saturating_sub(window).max(low);
             if let Some(value) = self.read(begin, end)? {
                 let progress = std::str::from_utf8(&value).ok().and_then(Progress::parse);
-                return progress.map(Some).ok_or_else(|| {
+                return progress.map(|progress| (Some(progress), end)).ok_or_else(|| {
                     Ended::Failed(io::Error::other(format!(
                         "the last record of {} with the key {} was not written by bbq; nobody else may write to this topic",
                         self.settings.progress, self.id
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
                 });
             }
             if begin == low {
-                return Ok(None);
+                return Ok((None, end));
             }
             window = window.saturating_mul(WINDOW_FACTOR);
             // What the first one still has to tell of its window cannot be taken for the next one's.

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use bbq_spool::LanePlace;
+
+use crate::sink::outgoing::Rejection;
 use crate::sink::positions::Positions;
 
 /// Most runs of refused messages in a progress record: 20 bytes each, so that the record is smaller than the smallest limit that
@@ -18,22 +21,68 @@ const EARLIER: &str = "the brokers refused the message before bbq was started ag
 
 /// By lane and number of the message in its lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refused(BTreeMap<(u32, u64), Arc<str>>);
+pub(super) struct Refused(BTreeMap<(u32, u64), Reason>);
+
+/// Why the brokers refuse a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    why: Arc<str>,
+    /// Whether the message is a dead letter.
+    has_letter: bool,
+}
+
+impl Reason {
+    pub(super) fn rejection(&self) -> Rejection {
+        Rejection { why: self.why.as_ref().to_owned(), has_letter: self.has_letter }
+    }
+}
 
 impl Refused {
     pub(super) fn add(&mut self, message: (u32, u64), why: &Arc<str>) {
-        self.0.insert(message, Arc::clone(why));
+        self.0.insert(message, Reason { why: Arc::clone(why), has_letter: false });
     }
 
     /// Why the brokers refuse a message, if they do.
-    pub(super) fn why(&self, message: (u32, u64)) -> Option<&Arc<str>> {
+    pub(super) fn reason(&self, message: (u32, u64)) -> Option<&Reason> {
         // Nearly always it is empty, and this is asked for every message.
         if self.0.is_empty() { None } else { self.0.get(&message) }
     }
 
+    /// Adds what is not known here.
+    pub(super) fn merge(&mut self, others: Refused) {
+        for (message, reason) in others.0 {
+            self.0.entry(message).or_insert(reason);
+        }
+    }
+
+    /// Notes that the messages before a position are dead letters.
+    pub(super) fn keep(&mut self, kept: &Positions) {
+        for ((lane, number), reason) in &mut self.0 {
+            reason.has_letter |= *number < kept.record(*lane);
+        }
+    }
+
     /// Forgets the messages that the cursor has passed.
-    pub(super) fn forget(&mut self, passed: &Positions) {
-        self.0.retain(|(lane, number), _| *number >= passed.record(*lane));
+    pub(super) fn forget(&mut self, passed: &[LanePlace]) {
+        let before = |lane| passed.iter().find(|place| place.lane == lane).map_or(0, |place| place.record);
+        self.0.retain(|(lane, number), _| *number >= before(*lane));
+    }
+
+    pub(super) fn forget_letters(&mut self) {
+        self.0.retain(|_, reason| !reason.has_letter);
+    }
+
+    pub(super) fn letters(&self) -> Refused {
+        self.part(true)
+    }
+
+    pub(super) fn without_letters(&self) -> Refused {
+        self.part(false)
+    }
+
+    fn part(&self, has_letter: bool) -> Refused {
+        let part = self.0.iter().filter(|(_, reason)| reason.has_letter == has_letter);
+        Refused(part.map(|(message, reason)| (*message, reason.clone())).collect())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,6 +108,13 @@ impl Refused {
             }
             Some((lane, first, count))
         })
+    }
+
+    /// Reads messages that are dead letters.
+    pub(super) fn parse_letters(text: &str) -> Option<Refused> {
+        let mut refused = Refused::parse(text)?;
+        refused.0.values_mut().for_each(|reason| reason.has_letter = true);
+        Some(refused)
     }
 
     /// Reads what `Display` writes.
@@ -101,13 +157,32 @@ mod tests {
         let text = "0:7+3 0:11+1 2:0+2";
         let refused = Refused::parse(text).unwrap();
         assert_eq!((refused.to_string().as_str(), refused.runs()), (text, 3));
-        assert!(refused.why((0, 9)).is_some() && refused.why((0, 10)).is_none());
+        assert!(refused.reason((0, 9)).is_some() && refused.reason((0, 10)).is_none());
         assert_eq!(Refused::parse("").unwrap(), Refused::default());
         for wrong in ["0:7", "0", "x:1+2", "0:1+x", "0:18446744073709551615+2", "0:0+600000 1:0+600000"] {
             assert_eq!(Refused::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_a_dead_letter_is_told_from_what_is_none() {
+        let mut refused = Refused::parse("0:7+3 0:11+1 2:0+2").unwrap();
+        refused.keep(&Positions::parse("0:4096:9").unwrap());
+        let (letters, others) = (refused.letters(), refused.without_letters());
+        assert_eq!(
+            (letters.to_string().as_str(), others.to_string().as_str()),
+            ("0:7+2", "0:9+1 0:11+1 2:0+2")
+        );
+        assert!(refused.reason((0, 8)).unwrap().has_letter && !refused.reason((0, 9)).unwrap().has_letter);
         let mut later = refused.clone();
-        later.forget(&Positions::parse("0:4096:9").unwrap());
-        assert_eq!(later.to_string(), "0:9+1 0:11+1 2:0+2");
+        later.forget(&[LanePlace { lane: 0, position: 4096, record: 8 }]);
+        later.forget_letters();
+        assert_eq!(later, others);
+        // What the progress says does not replace what the cursor says.
+        later.merge(Refused::parse("0:7+2 0:9+1").unwrap());
+        assert_eq!(later.to_string(), refused.to_string());
+        let mut both = letters.clone();
+        both.merge(Refused::parse("0:7+2").unwrap());
+        assert_eq!(both, letters);
     }
 }

@@ -40,7 +40,7 @@ impl Link for RunningLink {
 
 fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
     let named = |link: &KafkaLink, error: io::Error| {
-        Problem::Retry(io::Error::new(error.kind(), format!("{}: {error}", link.settings.shown)))
+        io::Error::new(error.kind(), format!("{}: {error}", link.settings.shown))
     };
     loop {
         let before = link.shared.writes();
@@ -54,7 +54,8 @@ fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
             Ended::InDoubt(error) if link.shared.writes() != before => {
                 info!(sink = link.settings.shown, %error, "asking the brokers what they have");
             }
-            Ended::InDoubt(error) | Ended::Failed(error) => return named(link, error),
+            Ended::InDoubt(error) | Ended::Failed(error) => return Problem::Retry(named(link, error)),
+            Ended::Lost(error) => return Problem::Failed(named(link, error)),
         }
     }
 }

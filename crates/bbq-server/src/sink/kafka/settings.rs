@@ -18,6 +18,8 @@ pub(super) struct KafkaSettings {
     pub(super) is_exactly_once: bool,
     /// After so long the coordinator ends a transaction of which it hears nothing.
     pub(super) transaction_timeout: Duration,
+    /// How long messages are kept after they were acknowledged.
+    pub(super) keep: Duration,
     pub(super) key: Key,
     pub(super) format: Format,
     /// Whether a message has headers about its origin.

@@ -5,12 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::LanePlace;
 
+use super::refused::Refused;
+use crate::sink::losses::Losses;
 use crate::sink::positions::{Position, Positions};
 
 /// What the cursor remembers.
 ///
 /// ```text
-/// kafka <id> <positions>
+/// kafka <id> <positions> / <kept> / <refused messages>
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remembered {
@@ -18,6 +20,10 @@ pub(super) struct Remembered {
     pub(super) id: String,
     /// How far the topic was when it last took something.
     pub(super) positions: Positions,
+    /// Behind the last groups whose refused messages are dead letters.
+    pub(super) kept: Positions,
+    /// Those of them that may come again, as the cursor stays behind what the topic has.
+    pub(super) refused: Refused,
 }
 
 /// See the module.
@@ -30,10 +36,15 @@ pub(super) struct Shared {
 
 struct State {
     seen: Positions,
-    /// Behind the groups that the driver has.
+    /// Behind the groups that the driver has. A commit keeps their refused messages.
     handed_over: Positions,
-    /// Behind the groups that the cursor has passed; their refused messages are dead letters.
-    committed: Positions,
+    /// Behind the groups whose refused messages are dead letters.
+    kept: Positions,
+    /// What the cursor has passed, since the sink was opened.
+    passed: Vec<LanePlace>,
+    /// The messages behind it that the brokers refuse.
+    refused: Refused,
+    losses: Losses,
     /// Whether the last progress is known to be of this writer.
     is_writer: bool,
     /// Another writer came later: this one must not come back.
@@ -46,13 +57,23 @@ struct State {
 
 impl Remembered {
     pub(super) fn new() -> io::Result<Remembered> {
-        Ok(Remembered { id: random_id()?, positions: Positions::default() })
+        let (positions, kept) = (Positions::default(), Positions::default());
+        Ok(Remembered { id: random_id()?, positions, kept, refused: Refused::default() })
     }
 
     /// `None` if the state is that of another kind of sink.
     pub(super) fn parse(state: &str) -> Option<Remembered> {
-        let (id, positions) = state.strip_prefix("kafka ")?.split_once(' ')?;
-        Some(Remembered { id: id.to_owned(), positions: Positions::parse(positions)? })
+        let (id, rest) = state.strip_prefix("kafka ")?.split_once(' ')?;
+        // An older bbq wrote nothing behind the positions.
+        let mut parts = rest.splitn(3, '/').chain(["", ""]);
+        let mut next = || parts.next().unwrap_or_default();
+        let (positions, kept, refused) = (next(), next(), next());
+        Some(Remembered {
+            id: id.to_owned(),
+            positions: Positions::parse(positions)?,
+            kept: Positions::parse(kept)?,
+            refused: Refused::parse_letters(refused)?,
+        })
     }
 }
 
@@ -63,11 +84,14 @@ fn random_id() -> io::Result<String> {
 }
 
 impl Shared {
-    pub(super) fn new(Remembered { id, positions }: Remembered) -> io::Result<Shared> {
+    pub(super) fn new(Remembered { id, positions, kept, refused }: Remembered) -> io::Result<Shared> {
         let state = State {
             seen: positions,
-            handed_over: Positions::default(),
-            committed: Positions::default(),
+            handed_over: kept.clone(),
+            kept,
+            passed: Vec::new(),
+            refused,
+            losses: Losses::default(),
             is_writer: false,
             is_taken_over: false,
             writes: 0,
@@ -82,7 +106,11 @@ impl Shared {
 
     /// What the cursor remembers.
     pub(super) fn text(&self) -> String {
-        format!("kafka {} {}", self.id, self.state().seen)
+        let state = self.state();
+        let mut letters = state.refused.clone();
+        letters.keep(&state.handed_over);
+        let letters = letters.letters();
+        format!("kafka {} {} / {} / {letters}", self.id, state.seen, state.handed_over)
     }
 
     /// The driver has the groups before this place.
@@ -90,25 +118,50 @@ impl Shared {
         self.state().handed_over.advance(lane, Position { until: position, record, begun: None });
     }
 
-    /// The cursor has passed what was handed over.
-    pub(super) fn commit(&self) {
+    /// The cursor has [`Shared::text`], and these places.
+    pub(super) fn commit(&self, places: &[LanePlace]) {
         let mut state = self.state();
-        state.committed = state.handed_over.clone();
+        state.kept = state.handed_over.clone();
+        state.passed = places.to_vec();
     }
 
     /// What was handed over since the last commit comes again.
     pub(super) fn roll_back(&self) {
         let mut state = self.state();
-        state.handed_over = state.committed.clone();
+        state.handed_over = state.kept.clone();
     }
 
-    /// Behind the groups that the cursor has passed since the sink was opened.
-    pub(super) fn committed(&self) -> Positions {
-        self.state().committed.clone()
+    pub(super) fn refused(&self) -> Refused {
+        let state = self.state();
+        let mut refused = state.refused.clone();
+        refused.keep(&state.kept);
+        refused
     }
 
-    pub(super) fn seen(&self) -> Positions {
-        self.state().seen.clone()
+    /// Notes which messages the brokers refuse, but for those that the cursor has passed, which do not come again.
+    pub(super) fn note_refused(&self, refused: &mut Refused) {
+        let mut state = self.state();
+        refused.keep(&state.kept);
+        refused.forget(&state.passed);
+        state.refused.clone_from(refused);
+    }
+
+    /// Notes how far the topic is. Returns how many messages it has lost: of those, no further one is a dead letter.
+    pub(super) fn see(&self, found: &Positions) -> u64 {
+        let mut state = self.state();
+        let seen = std::mem::replace(&mut state.seen, found.clone());
+        let lost = state.losses.note(&seen, found);
+        if lost > 0 {
+            let kept = std::mem::replace(&mut state.kept, found.clone());
+            state.refused.keep(&kept);
+            state.handed_over = found.clone();
+        }
+        lost
+    }
+
+    /// See [`Losses::gone`].
+    pub(super) fn gone(&self, lane: u32, first_record: u64) -> u64 {
+        self.state().losses.gone(lane, first_record)
     }
 
     pub(super) fn is_writer(&self) -> bool {
@@ -154,12 +207,16 @@ mod tests {
 
     #[test]
     fn what_the_cursor_remembers_is_read_again() {
-        for text in ["", "0:8192:70:3 1:4096:9"] {
-            let positions = Positions::parse(text).unwrap();
-            let remembered = Remembered { positions, ..Remembered::new().unwrap() };
+        for (positions, kept, refused) in [("", "", ""), ("0:8192:70:3 1:4096:9", "0:8192:70", "0:7+2")] {
+            let (positions, kept) = (Positions::parse(positions).unwrap(), Positions::parse(kept).unwrap());
+            let refused = Refused::parse_letters(refused).unwrap();
+            let remembered = Remembered { positions, kept, refused, ..Remembered::new().unwrap() };
             let shared = Shared::new(remembered.clone()).unwrap();
             assert_eq!(Remembered::parse(&shared.text()), Some(remembered));
         }
+        let older = Remembered::parse("kafka 1234 0:8192:70").unwrap();
+        assert_eq!(older.positions, Positions::parse("0:8192:70").unwrap());
+        assert_eq!(older.kept, Positions::default());
         assert_eq!(Remembered::parse("nats 1234 - 0  / "), None);
     }
 }

@@ -33,6 +33,11 @@ const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// What brokers allow, unless they are configured.
 const TRANSACTION_SECONDS_MAX: u64 = 900;
 
+/// Unless it is configured: several times as long as a system holds back what is written to its disk.
+const KEEP_DEFAULT: Duration = Duration::from_secs(150);
+/// After a start as much is read again.
+const KEEP_SECONDS_MAX: u64 = 24 * 3600;
+
 const ON_OFF: Values = Values::Words(&["off", "on"]);
 const ON_OFF_WORDS: [(&str, bool); 2] = [("off", false), ("on", true)];
 const KEY_WORDS: [(&str, Key); 4] =
@@ -63,6 +68,13 @@ pub(in crate::sink) static KAFKA: Kind = Kind {
             values: Values::Number(1..=TRANSACTION_SECONDS_MAX),
             default: "60",
             meaning: "after so long without bbq the brokers end a transaction, for which readers wait",
+        },
+        SpecOption {
+            key: "keep_seconds",
+            values: Values::NumberOrNever(1..=KEEP_SECONDS_MAX),
+            default: "150",
+            meaning: "how long messages stay in the spool after the brokers have acknowledged them, to be sent again if they lose them (at most \
+                      a quarter of the spool): longer than the brokers' systems hold back writes (Linux: 30 s)",
         },
         SpecOption {
             key: "key",
@@ -133,9 +145,12 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let is_exactly_once = word(query, "exactly_once", true)?;
     let progress = query.take("progress_topic", |topic| check_topic(topic).map(|()| topic.to_owned()))?;
     let timeout = query.take_number("transaction_timeout_seconds")?.map(Duration::from_secs);
-    for (key, is_given) in
-        [("progress_topic", progress.is_some()), ("transaction_timeout_seconds", timeout.is_some())]
-    {
+    let keep = query.take_number("keep_seconds")?.map(Duration::from_secs);
+    for (key, is_given) in [
+        ("progress_topic", progress.is_some()),
+        ("transaction_timeout_seconds", timeout.is_some()),
+        ("keep_seconds", keep.is_some()),
+    ] {
         if is_given && !is_exactly_once {
             return Err(wrong(format!("{key} has no effect with exactly_once=off")));
         }
@@ -155,6 +170,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         progress,
         is_exactly_once,
         transaction_timeout: timeout.unwrap_or(TRANSACTION_TIMEOUT),
+        keep: keep.unwrap_or(KEEP_DEFAULT),
         key: query.take_word("key", &KEY_WORDS)?.unwrap_or(Key::Stream),
         format: query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Raw),
         has_origin: word(query, "headers", false)?,
@@ -217,6 +233,8 @@ mod tests {
             (&long, "progress_topic"),
             ("kafka://host/logs?exactly_once=off&progress_topic=x", "no effect"),
             ("kafka://host/logs?exactly_once=off&transaction_timeout_seconds=9", "no effect"),
+            ("kafka://host/logs?exactly_once=off&keep_seconds=9", "no effect"),
+            ("kafka://host/logs?keep_seconds=86401", "1 to 86400"),
             ("kafka://host/logs?progress_topic=logs", "topic of its own"),
             ("kafka://host/logs?progress_topic=a/b", "name of a topic"),
             ("kafka://host/logs?transaction_timeout_seconds=0", "1 to 900"),

@@ -13,12 +13,12 @@ use tokio::time::timeout;
 use super::connection::{Connection, Patience};
 use super::context::{Context, Failure};
 use super::encoder::Message;
-use super::link::{Ended, KafkaLink, TransactionSize};
-use super::outgoing::{Limits, Stop, Taken};
+use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{RUNS_MAX, Refused};
 use super::thread::Call;
+use crate::sink::outgoing::{Outcomes, Rejection};
 use crate::sink::positions::Positions;
 
 /// The shortest time between two transactions that are not full: there are at most 20 records about progress a second.
@@ -45,6 +45,14 @@ enum Unsent {
     Ended(Ended),
 }
 
+/// Why nothing more is taken for a transaction.
+enum Stop {
+    /// A limit is reached.
+    Full,
+    /// The message is not taken.
+    Unsent(Unsent),
+}
+
 impl Connection {
     /// Waits for groups, and writes a transaction with them.
     pub(super) fn transaction(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
@@ -52,11 +60,15 @@ impl Connection {
             self.receive(link, call, IDLE_INTERVAL)?;
             if link.outgoing.is_taken() {
                 self.producer.poll(SERVE_FOR);
+                if self.settings.is_exactly_once && self.known_end.has_lost(&self.settings, call)? {
+                    let text = "the brokers have less of the progress than they had";
+                    return Err(Ended::InDoubt(io::Error::other(text)));
+                }
                 return Ok(());
             }
         }
-        let taken = match self.fill(link, call) {
-            Ok(taken) => taken,
+        let outcomes = match self.fill(link, call) {
+            Ok(outcomes) => outcomes,
             Err(Unsent::Ended(ended)) => return Err(ended),
             Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
         };
@@ -77,49 +89,65 @@ impl Connection {
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
         }
-        link.outgoing.settle(taken);
+        link.outgoing.settle(outcomes);
         link.settle();
         if !link.refused.is_empty() {
-            link.refused.forget(&link.shared.committed());
+            link.shared.note_refused(&mut link.refused);
         }
         Ok(())
     }
 
     /// Gives librdkafka the messages of the next transaction.
-    fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Taken, Unsent> {
+    fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Outcomes, Unsent> {
         self.sent.clear();
-        let mut taken = Taken::default();
+        let (mut outcomes, mut transaction_bytes) = (Outcomes::default(), 0);
         let due = self.committed_at + COMMIT_INTERVAL;
-        let TransactionSize { messages, bytes } = link.size;
-        let limits = Limits { messages, bytes, message_bytes: self.message_bytes_max };
         loop {
             while let Ok(group) = link.groups.try_recv() {
-                link.outgoing.push(group, &self.committed);
+                link.push(group, &self.committed);
             }
-            let Connection { producer, settings, positions, sent, .. } = self;
-            let with = (limits, &link.refused);
-            let filled = link.outgoing.take(&mut link.encoder, with, positions, &mut taken, |message| {
-                if sent.is_empty() && settings.is_exactly_once {
-                    producer.begin_transaction().map_err(Unsent::Failed)?;
+            let Connection { producer, settings, positions, sent, message_bytes_max, .. } = self;
+            let KafkaLink { outgoing, encoder, refused, size, .. } = link;
+            // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
+            let mut too_large = Vec::new();
+            let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
+                if sent.len() >= size.messages || transaction_bytes >= size.bytes {
+                    return Err(Stop::Full);
                 }
-                sent.push((message.record, message.bytes));
-                let number = sent.len();
-                send(producer, call, &settings.topic, message, number)
+                let (record, bytes) = (message.record, message.bytes);
+                if let Some(reason) = refused.reason(record) {
+                    return Ok(Some(reason.rejection()));
+                }
+                if known.is_stored {
+                    return Ok(None);
+                }
+                if bytes > *message_bytes_max {
+                    too_large.push(record);
+                    let why = too_large_text(bytes, *message_bytes_max);
+                    return Ok(Some(Rejection { why, has_letter: false }));
+                }
+                if sent.is_empty() && settings.is_exactly_once {
+                    let begun = producer.begin_transaction();
+                    begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
+                }
+                sent.push((record, bytes));
+                send(producer, call, &settings.topic, message, sent.len()).map_err(Stop::Unsent)?;
+                transaction_bytes += bytes;
+                Ok(None)
             });
-            let too_large = taken.take_too_large();
             if !too_large.is_empty() {
                 let why: Arc<str> = "the message was too large for the topic".into();
-                too_large.into_iter().for_each(|record| link.refused.add(record, &why));
+                too_large.into_iter().for_each(|record| refused.add(record, &why));
                 check_runs(link).map_err(Unsent::Ended)?;
             }
             match filled {
-                Err(Stop::Failed(unsent)) => return Err(unsent),
-                Err(Stop::Full) => return Ok(taken),
+                Err(Stop::Unsent(unsent)) => return Err(unsent),
+                Err(Stop::Full) => return Ok(outcomes),
                 Ok(()) => {}
             }
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(taken);
+                return Ok(outcomes);
             }
             self.receive(link, call, left).map_err(Unsent::Ended)?;
         }
@@ -129,7 +157,7 @@ impl Connection {
     fn receive(&self, link: &mut KafkaLink, call: &Call<'_>, patience: Duration) -> Result<(), Ended> {
         let received = call.runtime.block_on(async { timeout(patience, link.groups.recv()).await });
         match received {
-            Ok(Some(group)) => link.outgoing.push(group, &self.committed),
+            Ok(Some(group)) => link.push(group, &self.committed),
             Ok(None) => return Err(Ended::Stopped),
             Err(_) => {}
         }
@@ -142,7 +170,7 @@ impl Connection {
     }
 
     pub(super) fn send_progress(&self, link: &KafkaLink) -> Result<(), Ended> {
-        let value = Progress::value(&link.shared.writer, &self.positions, &link.refused);
+        let value = Progress::value(&link.shared.writer, &self.positions, &link.refused.without_letters());
         let record = BaseRecord::with_opaque_to(&self.settings.progress, PROGRESS)
             .partition(0)
             .key(&link.shared.id)
@@ -264,13 +292,26 @@ impl Connection {
 }
 
 fn check_runs(link: &mut KafkaLink) -> Result<(), Ended> {
+    link.shared.note_refused(&mut link.refused);
+    if link.refused.runs() > RUNS_MAX {
+        // If they come again, they count as delivered.
+        link.refused.forget_letters();
+        link.shared.note_refused(&mut link.refused);
+    }
     if link.refused.runs() <= RUNS_MAX {
         return Ok(());
     }
     link.refused = Refused::default();
+    link.shared.note_refused(&mut link.refused);
     Err(Ended::Failed(io::Error::other(format!(
         "more than {RUNS_MAX} messages here and there are refused; look at the logs of the brokers, and at the settings of the topic"
     ))))
+}
+
+fn too_large_text(bytes: usize, max: usize) -> String {
+    format!(
+        "the message has {bytes} bytes with its key and headers, and the topic takes {max}; raise its max.message.bytes"
+    )
 }
 
 fn refusal(code: Code) -> Arc<str> {

@@ -3,24 +3,22 @@
 //! Two batches are on their way: while the server commits one, the messages of the next are published. The message about the
 //! progress is the last of a batch, and only this one needs to know the place of the progress before it.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message as Reply, StatusCode, Subject};
-use bbq_spool::LanePlace;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::link::{Ended, NatsLink};
-use super::outgoing::{Limits, Outcome, Taken};
 use super::server::{Server, api_error, why_ended};
 use super::shared::Seen;
 use super::stream::{Progress, Stream};
-use crate::sink::delivery::PendingGroup;
+use super::taken::{Limits, Taken};
+use crate::sink::outgoing::Outcomes;
 use crate::sink::positions::Positions;
 
 /// Messages of a batch: a server takes 1,000, of which one is about the progress.
@@ -47,7 +45,7 @@ struct Batch {
     id: String,
     messages: usize,
     bytes: usize,
-    outcomes: Vec<Outcome>,
+    outcomes: Outcomes,
 }
 
 /// A batch that the server is to commit.
@@ -73,15 +71,13 @@ pub(super) struct AtomicWriter {
     committing: Option<Committing>,
     /// When the last batch was committed.
     committed: Instant,
-    /// Lanes of which the server lost messages, and of which no group has come since.
-    lossy: BTreeSet<u32>,
 }
 
 impl Batch {
     /// The id is unique among the batches of all writers of a stream that are on their way.
     fn new(number: u64, writer: &str) -> Batch {
         let id = format!("{}{number:x}", &writer[..8.min(writer.len())]);
-        Batch { number, id, messages: 0, bytes: 0, outcomes: Vec::new() }
+        Batch { number, id, messages: 0, bytes: 0, outcomes: Outcomes::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -119,10 +115,9 @@ impl AtomicWriter {
             None => Positions::default(),
         };
         let sequence = found.map_or(0, |found| found.sequence);
-        let lost = seen.positions.beyond(&positions);
-        let lossy = seen.positions.lanes_beyond(&positions);
         let has_written = link.shared.is_writer();
-        link.shared.see(Seen { created: stream.created.clone(), sequence, positions: positions.clone() });
+        let now = Seen { created: stream.created.clone(), sequence, positions: positions.clone() };
+        let lost = link.shared.see(&now);
         if lost > 0 {
             let text = match seen.created == stream.created {
                 true => {
@@ -157,7 +152,6 @@ impl AtomicWriter {
             staged: Batch::new(FIRST + 1, &link.shared.writer),
             committing: None,
             committed: Instant::now(),
-            lossy,
         };
         if !link.shared.is_writer() {
             writer.take_over(link, payload).await?;
@@ -188,7 +182,7 @@ impl AtomicWriter {
     pub(super) async fn write(mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
         loop {
             while let Ok(group) = link.groups.try_recv() {
-                self.push(link, group);
+                link.push(group, &self.stored);
             }
             let staged = self.stage(link).await?;
             let committed = self.commit(link).await?;
@@ -209,24 +203,11 @@ impl AtomicWriter {
                     self.reply(link, &reply)?;
                 }
                 why = why_ended(ended) => return Err(Ended::InDoubt(why)),
-                Some(group) = link.groups.recv() => self.push(link, group),
+                Some(group) = link.groups.recv() => link.push(group, &self.stored),
                 () = sleep_until(commit_at), if is_waiting => {}
                 () = sleep_until(deadline.unwrap_or(commit_at)), if deadline.is_some() => return Err(late(patience)),
             }
         }
-    }
-
-    fn push(&mut self, link: &mut NatsLink, group: PendingGroup) {
-        let LanePlace { lane, record, .. } = group.until();
-        let first = record.saturating_sub(group.group().records());
-        if self.lossy.remove(&lane) {
-            let gone = first.saturating_sub(self.stored.record(lane));
-            if gone > 0 {
-                let sink = &link.target.shown;
-                error!(sink, lane, messages = gone, "the server lost messages that are not here any more");
-            }
-        }
-        link.push(group, &self.stored);
     }
 
     /// Publishes messages of the next batch. Returns whether there were any.
@@ -239,11 +220,10 @@ impl AtomicWriter {
             bytes: BATCH_BYTES_MAX - self.staged.bytes,
             payload: self.payload_max,
         };
-        let mut taken = Taken::default();
-        link.outgoing.take(&link.target.encoding, limits, &mut self.positions, &mut taken);
-        let Taken { messages, bytes, outcomes } = taken;
+        let Taken { messages, bytes, outcomes } =
+            Taken::take(&mut link.outgoing, &link.target, limits, &mut self.positions);
         self.staged.bytes += bytes;
-        self.staged.outcomes.extend(outcomes);
+        self.staged.outcomes.append(outcomes);
         let (server, staged) = (&self.server, &mut self.staged);
         let publish = async {
             for mut message in messages {

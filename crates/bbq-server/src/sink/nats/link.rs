@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
+use tracing::error;
 
-use super::outgoing::OutgoingGroups;
 use super::settings::NatsSettings;
 use super::shared::Shared;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
-use crate::sink::positions::{Positions, Stored};
+use crate::sink::outgoing::OutgoingGroups;
+use crate::sink::positions::Positions;
 use crate::sink::resolver::Resolver;
 
 /// See the module.
@@ -51,8 +52,13 @@ impl NatsLink {
 
     /// Adds a group. `stored` says how far the stream is.
     pub(super) fn push(&mut self, group: PendingGroup, stored: &Positions) {
-        let has_letters = self.shared.kept().stored(group.until()) == Stored::Whole;
-        self.outgoing.push(group, stored, has_letters);
+        let lane = group.until().lane;
+        let gone = self.shared.gone(lane, group.first_record());
+        if gone > 0 {
+            let sink = &self.target.shown;
+            error!(sink, lane, messages = gone, "the server lost messages that are not here any more");
+        }
+        self.outgoing.push(group, stored, &self.shared.kept());
     }
 
     /// Passes settled groups to the sink.

@@ -57,7 +57,7 @@ impl Links for NatsLinks {
         self.shared.hand_over(until);
     }
 
-    fn committed(&self) {
+    fn committed(&self, _: &[LanePlace]) {
         self.shared.commit();
     }
 

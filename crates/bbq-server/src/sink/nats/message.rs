@@ -9,6 +9,7 @@ use hyper::body::Bytes;
 use super::subject::Template;
 use crate::format::{Format, Formatter};
 use crate::otlp::put_body;
+use crate::sink::outgoing::Encode;
 
 /// Bytes of headers that count towards the server's `max_payload` beside the message. It is more than the headers take, so that
 /// whether a message is too large does not depend on the length of a number in them.
@@ -42,9 +43,44 @@ impl Encoding {
         max_payload.saturating_sub(headers)
     }
 
-    /// Makes messages of `take` records behind the first `skip` ones of an entry, which are numbered from `number` on.
-    pub(super) fn messages(&self, entry: &Entry<'_>, skip: usize, take: usize, number: u64) -> Vec<Message> {
-        let (payloads, ends) = self.payloads(entry, skip, take);
+    /// The payloads behind the first `skip`, and where each ends.
+    fn payloads(&self, entry: &Entry<'_>, skip: usize) -> (Vec<u8>, Vec<usize>) {
+        let (mut out, mut ends) = (Vec::new(), Vec::new());
+        if self.format == Format::Raw {
+            for record in entry.batch.records().skip(skip) {
+                match entry.batch.header.source {
+                    SourceKind::Otlp => put_body(record, &mut out),
+                    _ => out.extend_from_slice(record),
+                }
+                ends.push(out.len());
+            }
+            return (out, ends);
+        }
+        // Each of these is a line, whose end no message of NATS needs.
+        let (mut lines, mut line_ends, mut begin) = (Vec::new(), Vec::new(), 0);
+        Formatter::new(self.format).append_with_ends(entry, &mut lines, &mut line_ends);
+        for (index, end) in line_ends.into_iter().enumerate() {
+            if index >= skip {
+                out.extend_from_slice(lines[begin..end].strip_suffix(b"\n").unwrap_or(&lines[begin..end]));
+                ends.push(out.len());
+            }
+            begin = end;
+        }
+        (out, ends)
+    }
+}
+
+impl Encode for &Encoding {
+    type Message<'a> = Message;
+
+    fn each<E>(
+        &mut self,
+        entry: &Entry<'_>,
+        skip: usize,
+        number: u64,
+        mut each: impl FnMut(Message) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (payloads, ends) = self.payloads(entry, skip);
         let payloads = Bytes::from(payloads);
         let origin = entry.origin();
         let time = self.has_origin.then(|| {
@@ -53,8 +89,9 @@ impl Encoding {
         });
         let stream = if self.has_origin { entry.batch.header.stream.to_string() } else { String::new() };
         let of_batch = (!self.template.is_per_message()).then(|| self.template.subject(entry, &[]));
-        let (mut begin, mut number) = (0, number);
-        let message = |((sequence, record, peer), end): ((u64, &[u8], Peer), usize)| {
+        let mut begin = 0;
+        for (number, ((sequence, record, peer), end)) in (number..).zip(entry.numbered().skip(skip).zip(ends))
+        {
             let mut headers = HeaderMap::new();
             if let Some(time) = &time {
                 headers.insert("Bbq-Listener", header_text(origin.listener));
@@ -68,36 +105,9 @@ impl Encoding {
             let subject = of_batch.clone().unwrap_or_else(|| self.template.subject(entry, record));
             let payload = payloads.slice(begin..end);
             begin = end;
-            number += 1;
-            Message { subject, headers, payload, record: (entry.lane, number - 1) }
-        };
-        entry.numbered().skip(skip).take(take).zip(ends).map(message).collect()
-    }
-
-    /// The payloads, and where each ends.
-    fn payloads(&self, entry: &Entry<'_>, skip: usize, take: usize) -> (Vec<u8>, Vec<usize>) {
-        let (mut out, mut ends) = (Vec::new(), Vec::with_capacity(take));
-        if self.format == Format::Raw {
-            for record in entry.batch.records().skip(skip).take(take) {
-                match entry.batch.header.source {
-                    SourceKind::Otlp => put_body(record, &mut out),
-                    _ => out.extend_from_slice(record),
-                }
-                ends.push(out.len());
-            }
-            return (out, ends);
+            each(Message { subject, headers, payload, record: (entry.lane, number) })?;
         }
-        // Each of these is a line, whose end no message of NATS needs.
-        let (mut lines, mut line_ends, mut begin) = (Vec::new(), Vec::new(), 0);
-        Formatter::new(self.format).append_with_ends(entry, &mut lines, &mut line_ends);
-        for (index, end) in line_ends.into_iter().enumerate() {
-            if (skip..skip + take).contains(&index) {
-                out.extend_from_slice(lines[begin..end].strip_suffix(b"\n").unwrap_or(&lines[begin..end]));
-                ends.push(out.len());
-            }
-            begin = end;
-        }
-        (out, ends)
+        Ok(())
     }
 }
 

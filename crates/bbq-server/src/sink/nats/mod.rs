@@ -31,9 +31,8 @@
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
-//! stream; `atomic` writes batches, `window` message by message for older servers; `outgoing` are the groups, `message` what is made of
-//! them; `shared` is what outlives a connection, `settings` what the SPEC says,
-//! `target` the SPEC.
+//! stream; `atomic` writes batches, `window` message by message for older servers; `taken` is what they take from the groups, `message`
+//! what is made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
 //! Invariant: nothing is published before the progress was read over the same connection.
@@ -43,13 +42,13 @@ mod credentials;
 mod link;
 mod links;
 mod message;
-mod outgoing;
 mod run;
 mod server;
 mod settings;
 mod shared;
 mod stream;
 mod subject;
+mod taken;
 mod target;
 mod window;
 

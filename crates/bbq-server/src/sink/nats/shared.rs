@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::LanePlace;
 
+use crate::sink::losses::Losses;
 use crate::sink::positions::{Position, Positions};
 
 /// What the cursor remembers.
@@ -47,6 +48,7 @@ struct State {
     handed_over: Positions,
     /// Whether the last progress in the stream is known to be of this writer.
     is_writer: bool,
+    losses: Losses,
 }
 
 impl Remembered {
@@ -80,8 +82,8 @@ fn random_id() -> io::Result<String> {
 
 impl Shared {
     pub(super) fn new(Remembered { id, seen, kept }: Remembered) -> io::Result<Shared> {
-        let state = Mutex::new(State { seen, handed_over: kept.clone(), kept, is_writer: false });
-        Ok(Shared { id, writer: random_id()?, state })
+        let state = State { seen, handed_over: kept.clone(), kept, ..State::default() };
+        Ok(Shared { id, writer: random_id()?, state: Mutex::new(state) })
     }
 
     /// What the cursor remembers, with the groups that the driver has.
@@ -129,9 +131,16 @@ impl Shared {
         self.state().is_writer
     }
 
-    /// Notes how far the stream is.
-    pub(super) fn see(&self, seen: Seen) {
-        self.state().seen = seen;
+    /// Notes how far the stream is. Returns how many messages it has lost.
+    pub(super) fn see(&self, seen: &Seen) -> u64 {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.seen, seen.clone()).positions;
+        state.losses.note(&before, &seen.positions)
+    }
+
+    /// See [`Losses::gone`].
+    pub(super) fn gone(&self, lane: u32, first_record: u64) -> u64 {
+        self.state().losses.gone(lane, first_record)
     }
 
     /// Notes that the stream has progress of this writer.

@@ -10,9 +10,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::atomic::{in_time, late, number_of, sequence_of};
 use super::link::{Ended, NatsLink};
-use super::outgoing::{Limits, Outcome, Taken};
 use super::server::{Server, why_ended};
 use super::stream::Stream;
+use super::taken::{Limits, Taken};
+use crate::sink::outgoing::Outcomes;
 use crate::sink::positions::Positions;
 
 /// Most messages that are published and not acknowledged: so many that the way to the server and back does not matter.
@@ -29,7 +30,7 @@ struct Chunk {
     /// The number behind the last message.
     end: u64,
     unacknowledged: usize,
-    outcomes: Vec<Outcome>,
+    outcomes: Outcomes,
 }
 
 /// Publishes groups until the connection fails.
@@ -53,9 +54,8 @@ pub(super) async fn write(
         if !link.outgoing.is_taken() && in_flight < IN_FLIGHT_MAX {
             let messages = CHUNK_MESSAGES_MAX.min(IN_FLIGHT_MAX - in_flight);
             let limits = Limits { messages, bytes: CHUNK_BYTES_MAX, payload };
-            let mut taken = Taken::default();
-            link.outgoing.take(&link.target.encoding, limits, &mut positions, &mut taken);
-            let Taken { messages, outcomes, .. } = taken;
+            let Taken { messages, outcomes, .. } =
+                Taken::take(&mut link.outgoing, &link.target, limits, &mut positions);
             let unacknowledged = messages.len();
             if in_flight == 0 {
                 deadline = Instant::now() + patience;

@@ -17,7 +17,7 @@ mod tests;
 
 use std::io::{self, ErrorKind};
 
-use bbq_spool::{Entry, Group, GroupCursor, Scratch};
+use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
 use bbq_storage::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 
@@ -364,7 +364,7 @@ impl Sink for TextSink {
         self.output.state()
     }
 
-    fn committed(&mut self) {
+    fn committed(&mut self, _: &[LanePlace]) {
         self.output.committed();
         self.uncommitted_bytes = 0;
     }
