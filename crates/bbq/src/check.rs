@@ -7,6 +7,7 @@ use bbq_server::{ConfigSource, Overrides};
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
 use crate::explain;
+use crate::obstacles::obstacles;
 use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
@@ -36,6 +37,13 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     match config.admin {
         Some(address) => writeln!(out, "  admin    {address}")?,
         None => writeln!(out, "  admin    off")?,
+    }
+    let obstacles = obstacles(&config);
+    if !obstacles.is_empty() {
+        writeln!(out, "But on this machine, now, a server of this user would meet:")?;
+    }
+    for obstacle in obstacles {
+        writeln!(out, "  {obstacle}")?;
     }
     Ok(Outcome::Done)
 }

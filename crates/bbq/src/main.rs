@@ -14,6 +14,7 @@ mod listen_setup;
 mod log_queue;
 mod logging;
 mod manual;
+mod obstacles;
 mod outcome;
 mod question;
 mod send;

@@ -1,6 +1,7 @@
 //! What a kind of sink is: how its SPEC is read, and how it is opened.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bbq_storage::Storage;
@@ -33,6 +34,11 @@ pub(super) trait Target: fmt::Debug + Send + Sync {
     /// Whether the destination is a server that has on its disk what it has taken, and passes it on as it came.
     fn is_next_server(&self) -> bool {
         false
+    }
+
+    /// The directory that files are made in, if any.
+    fn directory(&self) -> Option<&Path> {
+        None
     }
 
     /// Opens the destination, and makes it agree with the state that the cursor remembers. Files are reached through `storage`.

@@ -1,6 +1,7 @@
 //! A sink SPEC: `KIND:ARGUMENT[?key=value&...]`.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::dead_letters::{self, DEAD_LETTERS_OPTION};
@@ -98,6 +99,12 @@ impl SinkSpec {
     /// Whether the sink passes messages on to another bbq server.
     pub(crate) fn is_next_server(&self) -> bool {
         self.target.is_next_server()
+    }
+
+    /// The directory that the sink makes files in, if any.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        self.target.directory()
     }
 
     /// Whether both sinks would write to the same place.

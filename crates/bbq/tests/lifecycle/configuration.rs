@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::fs;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use crate::support::{BBQ, Server, Setup, refused_start};
@@ -41,6 +42,33 @@ fn a_right_file_is_shown_as_it_would_be_used() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(check("# defaults\n").0, Some(0), "a file with only a comment means the defaults");
+}
+
+const MEETS: &str = "on this machine, now, a server of this user would meet";
+
+#[test]
+fn what_is_in_the_way_on_this_machine_is_shown() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("an address");
+    let (code, text) = check(&format!(
+        "listen = [\"lines+tcp://{address}\"]\ndata = \"bbq.toml/data\"\nsink = [\"file:bbq.toml/out.log\"]\n"
+    ));
+    assert_eq!(code, Some(0), "the file is valid: {text}");
+    let (_, met) = text.split_once(MEETS).expect("obstacles");
+    let holder = format!("is in use by pid {}", std::process::id());
+    for part in
+        [&format!("tcp://{address} {holder}"), "data     bbq.toml/data: ", "out.log: ", "is not a directory"]
+    {
+        assert!(met.contains(part), "{part}: {text}");
+    }
+    // What the server of this data directory holds is its own.
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let listen = format!("listen = [\"lines+tcp://{}\"]\n", setup.address(0));
+    let own = check(&format!("{listen}data = {:?}\nsink = [\"stdout:\"]\n", setup.data())).1;
+    assert!(!own.contains(MEETS), "{own}");
+    let others = check(&format!("{listen}sink = [\"stdout:\"]\n")).1;
+    assert!(others.contains(&format!("is in use by pid {} (bbq)", server.pid())), "{others}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The SPECs of sinks for objects.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,6 +188,10 @@ struct S3Target {
 }
 
 impl Target for DirectoryTarget {
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.directory)
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         open(&self.settings, Store::Directory(Directory::new(self.directory.clone())), state)
     }

@@ -1,6 +1,6 @@
 //! Files and standard output as destinations: `file:PATH` and `stdout:`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bbq_storage::{NodeKind, Storage};
@@ -104,6 +104,12 @@ impl Target for StdoutTarget {
 }
 
 impl Target for FileTarget {
+    /// A pipe or a device needs none.
+    fn directory(&self) -> Option<&Path> {
+        let is_other = self.path.exists() && !self.path.is_file();
+        self.path.parent().filter(|_| !is_other)
+    }
+
     fn open(
         &self,
         storage: &Arc<dyn Storage>,
