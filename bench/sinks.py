@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What it costs a server to pass messages on to another one, beside storing alone and beside a file.
+"""What sinks cost a server beside storing alone: passing on to a second server, a file of messages or of JSON, and objects.
 
-    cargo build --release
-    bench/forward.py [ROUNDS [DIR]]        # 5 unless told; DIR (new, on the disk to measure on) is removed at the end. BBQ=PATH: another build
+    cargo build --release --features s3
+    bench/sinks.py [ROUNDS [DIR]]        # 5 unless told; DIR (new, on the disk to measure on) is removed at the end. BBQ=PATH: another build
 
-`bbq send` sends 5,000,000 messages of 100 bytes to a server whose sink is `null:`, `bbq:` to a second server, or a file, in turns. CPU is that
-of the whole server, until everything is delivered, in ns a message. Loopback only; Linux; standard library alone.
+`bbq send` sends 5,000,000 messages of 100 bytes to a server with each of the sinks in turns; a build without objects leaves them out. CPU is
+that of the whole server, until everything is delivered, in ns a message. Loopback only; Linux; standard library alone.
 """
 
 import json
@@ -71,7 +71,13 @@ def wait(is_done, what):
 def sample(directory, lines, kind):
     last = Server(os.path.join(directory, "last"), "null:")
     output = os.path.join(directory, "output")
-    sink = {"null": "null:", "bbq": f"bbq://127.0.0.1:{last.port}", "file": f"file:{output}"}[kind]
+    sink = {
+        "null": "null:",
+        "bbq": f"bbq://127.0.0.1:{last.port}",
+        "file": f"file:{output}",
+        "json": f"file:{output}?format=json",
+        "objects": f"objects:{output}",
+    }[kind]
     server = Server(os.path.join(directory, "first"), sink)
     try:
         subprocess.run([BBQ, "send", "--to", f"bbq://127.0.0.1:{server.port}", lines], check=True, stdout=subprocess.DEVNULL,
@@ -81,21 +87,26 @@ def sample(directory, lines, kind):
     finally:
         server.stop()
         last.stop()
-        if os.path.exists(output):
+        if os.path.isdir(output):
+            shutil.rmtree(output)
+        elif os.path.exists(output):
             os.remove(output)
     return {name: seconds / MESSAGES * 1e9 for name, seconds in {"all": sum(used.values()), **used}.items()}
 
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    directory = sys.argv[2] if len(sys.argv) > 2 else "forward-bench"
+    directory = sys.argv[2] if len(sys.argv) > 2 else "sinks-bench"
     os.mkdir(directory)
     try:
         lines = os.path.join(directory, "lines")
         with open(lines, "wb") as file:
             for first in range(0, MESSAGES, 1000):
                 file.write(b"".join(b"%098d \n" % number for number in range(first, first + 1000)))
-        samples = {kind: [] for kind in ("null", "bbq", "file")}
+        kinds = ["null", "bbq", "file", "json"]
+        if subprocess.run([BBQ, "config", "explain", "sink.objects"], capture_output=True).returncode == 0:
+            kinds.append("objects")
+        samples = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for kind, found in samples.items():
                 found.append(sample(directory, lines, kind))
@@ -104,7 +115,7 @@ def main():
             times = statistics.median(used["all"] / base["all"] for used, base in zip(found, samples["null"]))
             parts = {name: statistics.median(used.get(name, 0) for used in found) for name in ("worker", "lane", "sink")}
             parts = ", ".join(f"{name} {part:.0f}" for name, part in parts.items())
-            print(f"{kind:5} {statistics.median(totals):5.0f} ns ({totals[0]:.0f}-{totals[-1]:.0f}), {times:.2f} times null; {parts}")
+            print(f"{kind:7} {statistics.median(totals):5.0f} ns ({totals[0]:.0f}-{totals[-1]:.0f}), {times:.2f} times null; {parts}")
     finally:
         shutil.rmtree(directory)
 
