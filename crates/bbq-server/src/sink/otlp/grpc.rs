@@ -5,9 +5,10 @@
 //! response   the same, then trailers with grpc-status and grpc-message; of an error, these may be in the headers
 //! ```
 
-use std::io;
+use std::io::{self, Read as _};
 
 use bbq_wire::otlp::join;
+use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
@@ -105,10 +106,18 @@ impl GrpcCalls {
     }
 }
 
-/// The response in a message that is not compressed: no request here asks for that.
+/// The response in a message. Some servers compress it as the request was, so by gzip.
 fn unframed(message: &[u8]) -> Option<crate::otlp::Response> {
     let (prefix, message) = message.split_first_chunk::<PREFIX_BYTES>()?;
-    (prefix[0] == 0).then(|| answer::response(message, false)).flatten()
+    match prefix[0] {
+        0 => answer::response(message, false),
+        1 => {
+            let mut whole = Vec::new();
+            GzDecoder::new(message).take(RESPONSE_BYTES_MAX as u64).read_to_end(&mut whole).ok()?;
+            answer::response(&whole, false)
+        }
+        _ => None,
+    }
 }
 
 /// A message with its prefix.
@@ -130,4 +139,34 @@ async fn whole(mut body: Incoming) -> io::Result<(Vec<u8>, HeaderMap)> {
         }
     }
     Ok((bytes, trailers))
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::otlp::{PartialSuccess, Response};
+
+    #[test]
+    fn a_response_may_be_compressed_as_the_request_was() {
+        let partial = PartialSuccess { rejected_log_records: 3, error_message: "too old".to_owned() };
+        for response in [Response::default(), Response { partial_success: Some(partial) }] {
+            let message = response.encode_to_vec();
+            let compressed = Coding::Gzip.encode(message.clone()).unwrap();
+            for framed in [framed(&message, false), framed(&compressed, true)] {
+                assert_eq!(unframed(&framed.unwrap()), Some(response.clone()));
+            }
+            assert_eq!(unframed(&framed(b"no gzip", true).unwrap()), None);
+        }
+        // One that would fill the memory is cut off, and so is something else.
+        let large = Response {
+            partial_success: Some(PartialSuccess {
+                rejected_log_records: 0,
+                error_message: "x".repeat(RESPONSE_BYTES_MAX),
+            }),
+        };
+        let compressed = Coding::Gzip.encode(large.encode_to_vec()).unwrap();
+        assert_eq!(unframed(&framed(&compressed, true).unwrap()), None);
+    }
 }
