@@ -1,4 +1,5 @@
-//! `http://HOST[:PORT]/PATH` and `https:` post messages to a server, one message on each line of a body.
+//! `http://HOST[:PORT][,...]/PATH` and `https:` post messages to a server, or to one of several (`receivers`), one message on each line of
+//! a body.
 //!
 //! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
@@ -12,6 +13,7 @@ pub(super) mod client;
 pub(super) mod coding;
 pub(super) mod headers;
 mod preset;
+pub(super) mod receivers;
 pub(super) mod refusals;
 pub(super) mod requests;
 pub(super) mod response;
@@ -26,10 +28,11 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{Method, Request, Response, Uri};
 
-use client::{HttpClient, REQUEST_TIMEOUT, Version, late};
+use client::{REQUEST_TIMEOUT, Version, late};
 use coding::Coding;
 use headers::Headers;
 use preset::Preset;
+use receivers::{Receiver, Receivers};
 use refusals::Refusals;
 use requests::{Answer, Exchange, Requests, Verdict};
 use url::Written;
@@ -105,8 +108,8 @@ const TLS_OPTIONS: [SpecOption; 12] = {
 
 pub(super) static HTTP: Kind = Kind {
     word: "http",
-    argument: "//HOST[:PORT]/PATH",
-    summary: "posts lines to a server",
+    argument: "//HOST[:PORT][,...]/PATH",
+    summary: "posts lines to a server; of several, to one that works",
     options: &OPTIONS,
     is_exclusive: false,
     parse: |argument, query| parse("http", argument, query, None),
@@ -114,8 +117,8 @@ pub(super) static HTTP: Kind = Kind {
 
 pub(super) static HTTPS: Kind = Kind {
     word: "https",
-    argument: "//HOST[:PORT]/PATH",
-    summary: "posts lines to a server, by TLS",
+    argument: "//HOST[:PORT][,...]/PATH",
+    summary: "the same, by TLS",
     options: &TLS_OPTIONS,
     is_exclusive: false,
     parse: |argument, query| {
@@ -134,9 +137,9 @@ fn parse(
     let written = Written::new(scheme, argument, "//HOST:PORT/PATH");
     let wrong = |why: &str| written.wrong(why);
     let behind = query.take("query", |text| Ok(url::encoded(text)))?;
-    let uri = written.url(scheme, argument, behind.as_deref())?;
+    let uris = written.urls(scheme, argument, behind.as_deref())?;
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
-    if preset == Preset::Clickhouse && !url::has_key(&uri, "query") {
+    if preset == Preset::Clickhouse && !uris.iter().all(|uri| url::has_key(uri, "query")) {
         return Err(ConfigError::new(format!(
             "{:?}: preset=clickhouse lacks the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
             written.shown()
@@ -156,7 +159,8 @@ fn parse(
     let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
-    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, headers, in_flight }))
+    let shown = written.shown().to_owned();
+    Ok(Arc::new(HttpTarget { shown, uris, tls, preset, format, coding, headers, in_flight }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -167,7 +171,10 @@ pub(super) fn take_in_flight(query: &mut Query<'_>) -> Result<usize, ConfigError
 
 #[derive(Clone, Debug)]
 struct HttpTarget {
-    uri: Uri,
+    /// The SPEC without its options.
+    shown: String,
+    /// One for each receiver.
+    uris: Vec<Uri>,
     /// `None` for `http:`.
     tls: Option<ClientTls>,
     preset: Preset,
@@ -179,26 +186,27 @@ struct HttpTarget {
 
 impl Target for HttpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let client = HttpClient::open(self.tls.as_ref(), Version::One)?;
-        let requests = Requests::new(self.uri.to_string(), Refusals::new(self.shown(), CHECK, state));
-        let destination = HttpDestination { target: self.clone(), client, requests };
+        let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One)?;
+        let refusals = Refusals::new(self.shown_requests(), CHECK, state);
+        let requests = Requests::new(self.shown.clone(), receivers, refusals);
+        let destination = HttpDestination { target: self.clone(), requests };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
 }
 
 impl HttpTarget {
-    /// `<format> <URI>`; with the compression, if there is one.
-    fn shown(&self) -> String {
-        let HttpTarget { uri, format, coding, .. } = self;
+    /// `<format> <URIs>`; with the compression, if there is one.
+    fn shown_requests(&self) -> String {
+        let HttpTarget { uris, format, coding, .. } = self;
+        let uris: Vec<String> = uris.iter().map(Uri::to_string).collect();
         let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
-        format!("{format:?} {uri}{coding}")
+        format!("{format:?} {}{coding}", uris.join(","))
     }
 }
 
 struct HttpDestination {
     target: HttpTarget,
-    client: HttpClient,
     requests: Requests,
 }
 
@@ -213,23 +221,28 @@ impl Destination for HttpDestination {
 }
 
 impl Exchange for HttpDestination {
-    async fn exchange(&self, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
-        let HttpTarget { uri, preset, .. } = &self.target;
-        let uri = if *preset == Preset::Clickhouse { url::with_token(uri, part)? } else { uri.clone() };
-        let response = self.post(uri, preset.body(text)).await?;
-        if response.status().is_success() && !self.target.preset.has_verdicts() {
+    async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+        let preset = self.target.preset;
+        let response = self.post(to, preset.body(text), part).await?;
+        if response.status().is_success() && !preset.has_verdicts() {
             return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
         }
-        self.verdict(response, part.records).await.map(Answer::from)
+        self.verdict(to, response, part.records).await.map(Answer::from)
     }
 }
 
 impl HttpDestination {
     /// What a response says that is not just a good status.
-    async fn verdict(&self, response: Response<Incoming>, records: u64) -> io::Result<Verdict> {
-        let HttpTarget { uri, preset, headers, .. } = &self.target;
+    async fn verdict(
+        &self,
+        from: &Receiver,
+        response: Response<Incoming>,
+        records: u64,
+    ) -> io::Result<Verdict> {
+        let HttpTarget { preset, headers, .. } = &self.target;
+        let uri = &from.uri;
         if !response.status().is_success() {
-            let wait = self.requests.retry_after.note(&response);
+            let wait = from.retry_after.note(&response);
             let status = response.status();
             let text = response::beginning(response).await;
             let refusal = response::refusal(uri, status, &String::from_utf8_lossy(&text), headers);
@@ -248,18 +261,19 @@ impl HttpDestination {
         })
     }
 
-    /// Posts a body. Returns the response once its head has arrived.
-    async fn post(&self, uri: Uri, body: Vec<u8>) -> io::Result<Response<Incoming>> {
+    /// Posts a body with the messages of a part. Returns the response once its head has arrived.
+    async fn post(&self, to: &Receiver, body: Vec<u8>, part: &Part) -> io::Result<Response<Incoming>> {
         let HttpTarget { preset, format, coding, headers, .. } = &self.target;
         let mut request = Request::new(coding.encode(body)?.into());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
+        *request.uri_mut() =
+            if *preset == Preset::Clickhouse { url::with_token(&to.uri, part)? } else { to.uri.clone() };
         request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
         headers.add_to(request.headers_mut());
-        self.client.request(request).await
+        to.client.request(request).await
     }
 }
 
@@ -283,9 +297,24 @@ mod tests {
             ("http://user:password@host/", "authorization_file"),
             ("http://host/a b", "invalid uri character"),
             ("http://host:port/", "the port"),
+            ("http://:80/", "no host"),
+            ("http://a,,b/", "no host"),
+            ("http://a,/", "no host"),
+            ("http://a,b:0/", "the port"),
+            ("http://a,user:sesame@b/", "authorization_file"),
+            ("http://a:80,b,A/", "A is there twice"),
+            ("http://a:1,http://b:1/path", "one scheme and one path"),
+            ("http://a/path,http://b/path", "one scheme and one path"),
+            ("http://a, b/", "invalid"),
+            ("http://[::1,[::1]:2/", "invalid"),
+            (
+                &format!("http://h{}/", (0..16).map(|number| format!(",h{number}")).collect::<String>()),
+                "more than 16",
+            ),
         ] {
             let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("write http://HOST:PORT/PATH"), "{error}");
+            assert!(!error.contains("sesame"), "{error}");
         }
         for (spec, words) in [
             ("https://host/?tls_cert=/nowhere", "tls_key=PATH"),
@@ -298,8 +327,17 @@ mod tests {
             let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        for spec in ["http://host", "http://[::1]:9428/in", "http://host/in?format=raw&in_flight=16"] {
-            assert!(SinkSpec::parse(spec).is_ok(), "{spec}");
+        for (spec, uris) in [
+            ("http://host", "[http://host/]"),
+            ("http://[::1]:9428/in", "[http://[::1]:9428/in]"),
+            ("http://host/in?format=raw&in_flight=16", "[http://host/in]"),
+            (
+                "http://a:1,[::1],b:2/in,out?query=x=1",
+                "[http://a:1/in,out?x=1, http://[::1]/in,out?x=1, http://b:2/in,out?x=1]",
+            ),
+        ] {
+            let target = format!("{:?}", SinkSpec::parse(spec).unwrap().target);
+            assert!(target.contains(&format!("uris: {uris}")), "{target}");
         }
     }
 }

@@ -10,6 +10,9 @@ use super::interface::{Now, OpenError, Sink};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 
+/// Most servers of a SPEC that are tried one after the other: when all are down, an attempt on each precedes the pause.
+pub(super) const SERVERS_MAX: usize = 16;
+
 /// Reads what follows the colon of a SPEC.
 pub(super) type Parse = fn(&str, &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError>;
 

@@ -47,6 +47,7 @@ mod otlp;
 mod otlp_responses;
 mod presets;
 mod read_error;
+mod receivers;
 mod replicated;
 mod rotation_killed;
 #[cfg(feature = "s3")]

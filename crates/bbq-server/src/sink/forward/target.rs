@@ -16,13 +16,10 @@ use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
-use crate::sink::kind::{Kind, Target};
+use crate::sink::kind::{Kind, SERVERS_MAX, Target};
 use crate::sink::link_sink::LinkSink;
 use crate::sink::tls_options;
 use crate::tls::ClientTls;
-
-/// Most servers of a sink: when all are down, an attempt on each precedes the pause.
-const SERVERS_MAX: usize = 16;
 
 /// The options of every kind.
 const OPTIONS: [SpecOption; 2] = [

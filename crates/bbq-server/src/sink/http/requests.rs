@@ -1,4 +1,5 @@
-//! Delivers a group by requests: puts as many messages into each as fit, and does what the response says of them.
+//! Delivers a group by requests: puts as many messages into each as fit, and does what the response says of them. After an error the next
+//! receiver (`receivers`) gets what is left.
 //!
 //! Not here: what a request is, and what a response means (`Exchange`).
 
@@ -9,9 +10,9 @@ use hyper::Response;
 use hyper::body::Incoming;
 use tracing::warn;
 
+use super::receivers::{Receiver, Receivers};
 use super::refusals::Refusals;
 use super::response;
-use super::retry_after::RetryAfter;
 use crate::format::{Format, Formatter};
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::delivery::{Delivery, Part};
@@ -53,36 +54,95 @@ impl From<Verdict> for Answer {
 /// A way to send a request and to understand its response.
 pub(in crate::sink) trait Exchange: Sync {
     /// Sends formatted messages, which are the text of a part. An error means that the same messages may be taken later.
-    fn exchange(&self, text: Vec<u8>, part: &Part) -> impl Future<Output = io::Result<Answer>> + Send;
+    fn exchange(
+        &self,
+        to: &Receiver,
+        text: Vec<u8>,
+        part: &Part,
+    ) -> impl Future<Output = io::Result<Answer>> + Send;
+}
+
+/// Why a receiver has not taken the rest of a group.
+struct Left {
+    why: String,
+    /// It failed on the messages, as it may on those that it cannot handle, or on any.
+    has_failed: bool,
+}
+
+impl From<io::Error> for Left {
+    fn from(error: io::Error) -> Left {
+        Left { why: error.to_string(), has_failed: false }
+    }
 }
 
 /// What a sink remembers from one request to the next.
 pub(in crate::sink) struct Requests {
-    pub(in crate::sink) retry_after: RetryAfter,
+    receivers: Receivers,
     pub(in crate::sink) refusals: Refusals,
     /// The destination, for the log.
-    pub(in crate::sink) shown: String,
+    shown: String,
     /// Lines about partial successes.
-    pub(in crate::sink) log: Mutex<RateLimitedLog>,
+    log: Mutex<RateLimitedLog>,
+    /// Lines about the receiver in use.
+    changes: Mutex<RateLimitedLog>,
 }
 
 impl Requests {
-    pub(in crate::sink) fn new(shown: String, refusals: Refusals) -> Requests {
-        Requests { retry_after: RetryAfter::default(), refusals, shown, log: Mutex::default() }
+    pub(in crate::sink) fn new(shown: String, receivers: Receivers, refusals: Refusals) -> Requests {
+        Requests { receivers, refusals, shown, log: Mutex::default(), changes: Mutex::default() }
     }
 
-    /// Delivers the rest of a group, or rejects it. After an error the function is called again for what is left then.
+    /// Delivers the rest of a group, or rejects it. Each receiver has an attempt before the function returns an error. After that it
+    /// is called again for what is left then.
     pub(in crate::sink) async fn deliver(
         &self,
         delivery: &mut Delivery,
         format: Format,
-        to: &impl Exchange,
+        by: &impl Exchange,
     ) -> io::Result<()> {
-        self.retry_after.wait().await;
+        let receivers = &self.receivers;
+        let (mut errors, mut failed) = (Vec::new(), None);
+        receivers.wait().await;
+        for number in receivers.round() {
+            if let Some(receiver) = receivers.free(number) {
+                let delivered =
+                    self.deliver_to(receiver, delivery, format, by, receivers.has_several()).await;
+                let Err(Left { why, has_failed }) = delivered else {
+                    self.note_change(receiver, &errors);
+                    return Ok(());
+                };
+                errors.push(why);
+                if has_failed {
+                    failed = Some(number);
+                }
+            }
+            receivers.leave(number);
+        }
+        if let Some(number) = failed {
+            // No receiver takes them: the messages may be at fault.
+            let receiver = receivers.choose(number);
+            let Err(Left { why, .. }) = self.deliver_to(receiver, delivery, format, by, false).await else {
+                return Ok(());
+            };
+            errors.push(why);
+            receivers.leave(number);
+        }
+        Err(io::Error::other(errors.join("; ")))
+    }
+
+    /// Delivers to one receiver. If the sink `has_others`, a request on which the receiver fails is left to them.
+    async fn deliver_to(
+        &self,
+        receiver: &Receiver,
+        delivery: &mut Delivery,
+        format: Format,
+        by: &impl Exchange,
+        has_others: bool,
+    ) -> Result<(), Left> {
         let mut formatter = Formatter::new(format);
         while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
             let text = std::mem::take(&mut part.text);
-            let Answer { verdict, unread } = to.exchange(text, &part).await?;
+            let Answer { verdict, unread } = by.exchange(receiver, text, &part).await?;
             match verdict {
                 Verdict::Taken => {
                     self.refusals.taken();
@@ -96,7 +156,8 @@ impl Requests {
                     self.refusals.count(part.records, &why)?;
                     delivery.reject(&part, REFUSED, why);
                 }
-                Verdict::Later(why) => return Err(io::Error::other(why)),
+                Verdict::Later(why) => return Err(Left { why, has_failed: false }),
+                Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
                 Verdict::Refused(_) | Verdict::Failed(_) if part.records > 1 => delivery.halve(&part),
                 Verdict::Refused(why) => {
                     self.refusals.count(1, &why)?;
@@ -112,6 +173,17 @@ impl Requests {
             }
         }
         Ok(())
+    }
+
+    /// Says which receiver has taken messages after the errors of those before it.
+    fn note_change(&self, receiver: &Receiver, errors: &[String]) {
+        let log = || self.changes.lock().unwrap_or_else(PoisonError::into_inner).report();
+        if !errors.is_empty()
+            && let Some(silent) = log()
+        {
+            let (sink, receiver, why) = (&self.shown, &receiver.uri, errors.join("; "));
+            warn!(sink, %receiver, why, silent, "another receiver gets the messages");
+        }
     }
 
     fn confirm_partly(&self, delivery: &mut Delivery, part: &Part, rejected: u64, why: &str) {

@@ -29,12 +29,10 @@ impl RetryAfter {
         wait
     }
 
-    /// Waits until something may be sent.
-    pub(in crate::sink) async fn wait(&self) {
+    /// Until when nothing is to be sent; `None` if something may be sent now.
+    pub(in crate::sink) fn until(&self) -> Option<Instant> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(until) = until {
-            tokio::time::sleep_until(until).await;
-        }
+        until.filter(|until| *until > Instant::now())
     }
 }
 

@@ -10,6 +10,7 @@ use ring::digest::{Context, SHA256};
 use crate::config::ConfigError;
 use crate::config::spec_text::without_user;
 use crate::sink::delivery::{Part, Range};
+use crate::sink::kind::SERVERS_MAX;
 
 /// What a query cannot have as it is. What people have encoded already stays.
 const ENCODED: &AsciiSet =
@@ -61,28 +62,56 @@ impl Written {
         ConfigError::new(format!("{:?}: {why}; write {}", self.shown, self.form))
     }
 
-    /// Reads a URL whose part behind the scheme is `argument`, with `behind` a question mark.
-    pub(in crate::sink) fn url(
+    /// Reads what is behind the scheme, with `behind` a question mark: a URL for each of the receivers.
+    pub(in crate::sink) fn urls(
         &self,
         scheme: &str,
         argument: &str,
         behind: Option<&str>,
-    ) -> Result<Uri, ConfigError> {
-        if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
+    ) -> Result<Vec<Uri>, ConfigError> {
+        let rest = argument.strip_prefix("//").ok_or_else(|| self.wrong("no host"))?;
+        let is_url = |part: &str| part.split_once("://").is_some_and(|(word, _)| !word.contains('/'));
+        if rest.split(',').skip(1).any(is_url) {
+            return Err(self.wrong("several hosts have one scheme and one path"));
+        }
+        let (receivers, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let query = behind.map(|behind| format!("?{behind}")).unwrap_or_default();
+        let mut urls = Vec::new();
+        for receiver in receivers.split(',') {
+            let url = self.url(receiver, &format!("{scheme}://{receiver}{path}{query}"))?;
+            if urls.iter().any(|known| place(known) == place(&url)) {
+                return Err(self.wrong(&format!("{receiver} is there twice")));
+            }
+            urls.push(url);
+        }
+        if urls.len() > SERVERS_MAX {
+            return Err(self.wrong(&format!("there are more than {SERVERS_MAX} hosts")));
+        }
+        Ok(urls)
+    }
+
+    fn url(&self, receiver: &str, url: &str) -> Result<Uri, ConfigError> {
+        if receiver.is_empty() {
             return Err(self.wrong("no host"));
         }
-        let url = format!("{scheme}:{argument}");
-        let full = behind.map_or_else(|| url.clone(), |behind| format!("{url}?{behind}"));
         let uri: Uri =
-            full.parse().map_err(|error: hyper::http::uri::InvalidUri| self.wrong(&error.to_string()))?;
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            url.parse().map_err(|error: hyper::http::uri::InvalidUri| self.wrong(&error.to_string()))?;
+        if receiver.contains('@') {
             return Err(self.wrong("the URL must not have a user and a password, use authorization_file"));
         }
-        if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
-            && uri.port_u16().is_none_or(|port| port == 0)
-        {
+        if uri.host().map(str::len) != Some(receiver.len()) && uri.port_u16().is_none_or(|port| port == 0) {
             return Err(self.wrong("the port is not a number from 1 to 65535"));
+        }
+        if uri.host().is_none_or(str::is_empty) {
+            return Err(self.wrong("no host"));
         }
         Ok(uri)
     }
+}
+
+/// Host and port.
+fn place(url: &Uri) -> (String, u16) {
+    let port_default = if url.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    (host, url.port_u16().unwrap_or(port_default))
 }

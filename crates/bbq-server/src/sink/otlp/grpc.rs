@@ -5,20 +5,22 @@
 //! response   the same, then trailers with grpc-status and grpc-message; of an error, these may be in the headers
 //! ```
 
-use std::io;
+use std::io::{self, Read as _};
 
 use bbq_wire::otlp::join;
+use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
 use hyper::{Response, StatusCode};
 
 use super::grpc_status::GrpcStatus;
-use super::request::Settings;
+use super::request::{Settings, error};
 use crate::otlp::answer;
 use crate::sink::delivery::Part;
-use crate::sink::http::client::{HttpClient, REQUEST_TIMEOUT, late};
+use crate::sink::http::client::{REQUEST_TIMEOUT, late};
 use crate::sink::http::coding::Coding;
+use crate::sink::http::receivers::Receiver;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
 use crate::sink::http::{response, retry_after};
 
@@ -36,35 +38,39 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// See the module.
 pub(super) struct GrpcCalls {
     pub(super) settings: Settings,
-    pub(super) client: HttpClient,
     pub(super) requests: Requests,
 }
 
 impl Exchange for GrpcCalls {
-    async fn exchange(&self, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+    async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;
         let coding = self.settings.coding;
         let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
-        let mut request = self.settings.request(body.into(), "application/grpc");
+        let mut request = self.settings.request(&to.uri, body.into(), "application/grpc");
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(ENCODING, name);
         }
-        let response = self.client.request(request).await?;
-        self.verdict(response, may_be_too_large).await.map(Answer::from)
+        let response = to.client.request(request).await?;
+        self.verdict(to, response, may_be_too_large).await.map(Answer::from)
     }
 }
 
 impl GrpcCalls {
-    async fn verdict(&self, response: Response<Incoming>, may_be_too_large: bool) -> io::Result<Verdict> {
-        let Settings { uri, headers, .. } = &self.settings;
+    async fn verdict(
+        &self,
+        from: &Receiver,
+        response: Response<Incoming>,
+        may_be_too_large: bool,
+    ) -> io::Result<Verdict> {
+        let uri = &from.uri;
         let http_status = response.status();
         if http_status != StatusCode::OK {
             // Not from a server of gRPC, but from what is in front of it.
-            let wait = self.requests.retry_after.note(&response);
+            let wait = from.retry_after.note(&response);
             let text = response::beginning(response).await;
             let text = String::from_utf8_lossy(&text);
-            let refusal = response::refusal(uri, http_status, &text, headers);
+            let refusal = response::refusal(uri, http_status, &text, &self.settings.headers);
             return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
         }
         let (head, body) = response.into_parts();
@@ -74,25 +80,25 @@ impl GrpcCalls {
                 let whole = tokio::time::timeout(REQUEST_TIMEOUT, whole(body)).await;
                 whole
                     .map_err(|_| late(uri))?
-                    .map_err(|error| self.settings.error(&format!("responds, but not to the end: {error}")))?
+                    .map_err(|why| error(uri, &format!("responds, but not to the end: {why}")))?
             }
         };
         let Some(status) = GrpcStatus::of(&trailers) else {
-            return Err(self.settings.error("responds without grpc-status; it does not speak gRPC"));
+            return Err(error(uri, "responds without grpc-status; it does not speak gRPC"));
         };
         if status.is_ok() {
             let response = match unframed(&message) {
                 // Only a status: everything is taken.
                 None if message.is_empty() => None,
-                None => return Err(self.settings.error("responds with something else than OTLP")),
+                None => return Err(error(uri, "responds with something else than OTLP")),
                 Some(response) => response.partial_success,
             };
-            return Ok(self.settings.taken(response));
+            return Ok(self.settings.taken(uri, response));
         }
         let verdict = status.verdict(uri, |text| self.settings.shown(text), may_be_too_large);
         Ok(match (verdict, status.retry_delay) {
             (Verdict::Later(why), Some(delay)) => {
-                let wait = self.requests.retry_after.remember(delay);
+                let wait = from.retry_after.remember(delay);
                 Verdict::Later(retry_after::shown(io::Error::other(why), Some(wait)).to_string())
             }
             (verdict, _) => verdict,
@@ -100,10 +106,18 @@ impl GrpcCalls {
     }
 }
 
-/// The response in a message that is not compressed: no request here asks for that.
+/// The response in a message. Some servers compress it as the request was, so by gzip.
 fn unframed(message: &[u8]) -> Option<crate::otlp::Response> {
     let (prefix, message) = message.split_first_chunk::<PREFIX_BYTES>()?;
-    (prefix[0] == 0).then(|| answer::response(message, false)).flatten()
+    match prefix[0] {
+        0 => answer::response(message, false),
+        1 => {
+            let mut whole = Vec::new();
+            GzDecoder::new(message).take(RESPONSE_BYTES_MAX as u64).read_to_end(&mut whole).ok()?;
+            answer::response(&whole, false)
+        }
+        _ => None,
+    }
 }
 
 /// A message with its prefix.
@@ -125,4 +139,34 @@ async fn whole(mut body: Incoming) -> io::Result<(Vec<u8>, HeaderMap)> {
         }
     }
     Ok((bytes, trailers))
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::otlp::{PartialSuccess, Response};
+
+    #[test]
+    fn a_response_may_be_compressed_as_the_request_was() {
+        let partial = PartialSuccess { rejected_log_records: 3, error_message: "too old".to_owned() };
+        for response in [Response::default(), Response { partial_success: Some(partial) }] {
+            let message = response.encode_to_vec();
+            let compressed = Coding::Gzip.encode(message.clone()).unwrap();
+            for framed in [framed(&message, false), framed(&compressed, true)] {
+                assert_eq!(unframed(&framed.unwrap()), Some(response.clone()));
+            }
+            assert_eq!(unframed(&framed(b"no gzip", true).unwrap()), None);
+        }
+        // One that would fill the memory is cut off, and so is something else.
+        let large = Response {
+            partial_success: Some(PartialSuccess {
+                rejected_log_records: 0,
+                error_message: "x".repeat(RESPONSE_BYTES_MAX),
+            }),
+        };
+        let compressed = Coding::Gzip.encode(large.encode_to_vec()).unwrap();
+        assert_eq!(unframed(&framed(&compressed, true).unwrap()), None);
+    }
 }

@@ -15,10 +15,10 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{Response, StatusCode};
 
-use super::request::Settings;
+use super::request::{Settings, error};
 use crate::otlp::answer;
 use crate::sink::delivery::Part;
-use crate::sink::http::client::HttpClient;
+use crate::sink::http::receivers::Receiver;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
 use crate::sink::http::{response, retry_after, whole_in_time};
 
@@ -27,38 +27,37 @@ const PROTOBUF: &str = "application/x-protobuf";
 /// See the module.
 pub(super) struct HttpPosts {
     pub(super) settings: Settings,
-    pub(super) client: HttpClient,
     pub(super) requests: Requests,
 }
 
 impl Exchange for HttpPosts {
-    async fn exchange(&self, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
+    async fn exchange(&self, to: &Receiver, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         let coding = self.settings.coding;
-        let mut request = self.settings.request(coding.encode(join(&text))?.into(), PROTOBUF);
+        let mut request = self.settings.request(&to.uri, coding.encode(join(&text))?.into(), PROTOBUF);
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
-        let response = self.client.request(request).await?;
-        self.verdict(response).await.map(Answer::from)
+        let response = to.client.request(request).await?;
+        self.verdict(to, response).await.map(Answer::from)
     }
 }
 
 impl HttpPosts {
-    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
-        let Settings { uri, headers, .. } = &self.settings;
+    async fn verdict(&self, from: &Receiver, response: Response<Incoming>) -> io::Result<Verdict> {
+        let uri = &from.uri;
         let status = response.status();
         if status.is_success() {
             let is_json = has_type(&response, "application/json");
             let body = whole_in_time(uri, response).await?;
             let Some(response) = answer::response(&body, is_json) else {
-                return Err(self.settings.error("responds with something else than OTLP; check the path"));
+                return Err(error(uri, "responds with something else than OTLP; check the path"));
             };
-            return Ok(self.settings.taken(response.partial_success));
+            return Ok(self.settings.taken(uri, response.partial_success));
         }
-        let wait = self.requests.retry_after.note(&response);
+        let wait = from.retry_after.note(&response);
         let is_protobuf = has_type(&response, PROTOBUF);
         let text = answer::error_text(&response::beginning(response).await, is_protobuf);
-        match response::refusal(uri, status, &text, headers) {
+        match response::refusal(uri, status, &text, &self.settings.headers) {
             Ok(why) => Ok(Verdict::Refused(why)),
             Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR => {
                 Ok(Verdict::Failed(error.to_string()))

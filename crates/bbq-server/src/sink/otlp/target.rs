@@ -17,9 +17,10 @@ use crate::format::Format;
 use crate::sink::async_sink::{AsyncSink, Destination};
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::delivery::Delivery;
-use crate::sink::http::client::{HttpClient, Version};
+use crate::sink::http::client::Version;
 use crate::sink::http::coding::Coding;
 use crate::sink::http::headers::{self, Headers};
+use crate::sink::http::receivers::Receivers;
 use crate::sink::http::refusals::Refusals;
 use crate::sink::http::requests::{Exchange, Requests};
 use crate::sink::http::url::Written;
@@ -63,7 +64,7 @@ enum Way {
 
 pub(in crate::sink) static HTTP: Kind = Kind {
     word: "otlp+http",
-    argument: "//HOST[:PORT][/PATH]",
+    argument: "//HOST[:PORT][,...][/PATH]",
     summary: "sends OpenTelemetry logs to a server, by HTTP",
     options: &OPTIONS,
     is_exclusive: false,
@@ -72,7 +73,7 @@ pub(in crate::sink) static HTTP: Kind = Kind {
 
 pub(in crate::sink) static HTTPS: Kind = Kind {
     word: "otlp+https",
-    argument: "//HOST[:PORT][/PATH]",
+    argument: "//HOST[:PORT][,...][/PATH]",
     summary: "sends OpenTelemetry logs to a server, by HTTP and TLS",
     options: &TLS_OPTIONS,
     is_exclusive: false,
@@ -81,7 +82,7 @@ pub(in crate::sink) static HTTPS: Kind = Kind {
 
 pub(in crate::sink) static GRPC: Kind = Kind {
     word: "otlp+grpc",
-    argument: "//HOST:PORT",
+    argument: "//HOST:PORT[,...]",
     summary: "sends OpenTelemetry logs to a server, by gRPC",
     options: &OPTIONS,
     is_exclusive: false,
@@ -90,7 +91,7 @@ pub(in crate::sink) static GRPC: Kind = Kind {
 
 pub(in crate::sink) static GRPCS: Kind = Kind {
     word: "otlp+grpcs",
-    argument: "//HOST:PORT",
+    argument: "//HOST:PORT[,...]",
     summary: "sends OpenTelemetry logs to a server, by gRPC and TLS",
     options: &TLS_OPTIONS,
     is_exclusive: false,
@@ -106,26 +107,27 @@ fn parse(
     let form = if way == Way::Http { "//HOST:PORT, or with a /PATH" } else { "//HOST:PORT" };
     let written = Written::new(word, argument, form);
     let scheme = if has_tls { "https" } else { "http" };
-    let given = written.url(scheme, argument, None)?;
-    if given.query().is_some() {
-        return Err(written.wrong("the URL must not have a query"));
-    }
-    let is_bare = matches!(given.path(), "" | "/");
-    let path = match way {
-        Way::Http if is_bare => LOGS_PATH,
-        Way::Http => given.path(),
-        Way::Grpc if is_bare => grpc::EXPORT,
-        Way::Grpc => return Err(written.wrong("gRPC has a path of its own")),
-    };
-    let authority = given.authority().map_or("", |authority| authority.as_str());
-    let uri: Uri = format!("{scheme}://{authority}{path}")
-        .parse()
-        .map_err(|error: hyper::http::uri::InvalidUri| written.wrong(&error.to_string()))?;
+    let uris = written.urls(scheme, argument, None)?.into_iter().map(|given| {
+        if given.query().is_some() {
+            return Err(written.wrong("the URL must not have a query"));
+        }
+        let is_bare = matches!(given.path(), "" | "/");
+        let path = match way {
+            Way::Http if is_bare => LOGS_PATH,
+            Way::Http => given.path(),
+            Way::Grpc if is_bare => grpc::EXPORT,
+            Way::Grpc => return Err(written.wrong("gRPC has a path of its own")),
+        };
+        let authority = given.authority().map_or("", |authority| authority.as_str());
+        let uri = format!("{scheme}://{authority}{path}").parse();
+        uri.map_err(|error: hyper::http::uri::InvalidUri| written.wrong(&error.to_string()))
+    });
+    let uris = uris.collect::<Result<Vec<Uri>, ConfigError>>()?;
     let tls = if has_tls { Some(tls_options::take(written.shown(), query)?) } else { None };
     let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
-    let settings = Settings { uri, coding, headers };
+    let settings = Settings { uris, coding, headers };
     Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight }))
 }
 
@@ -144,18 +146,19 @@ impl Target for OtlpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let refusals =
             |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
-        let tls = self.tls.as_ref();
         let settings = self.settings.clone();
+        let requests = |version, check| {
+            let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version)?;
+            Ok::<_, OpenError>(Requests::new(self.shown.clone(), receivers, refusals(check)))
+        };
         let sink = match self.way {
             Way::Http => {
-                let client = HttpClient::open(tls, Version::One)?;
-                let requests = Requests::new(self.shown.clone(), refusals("path and compress"));
-                self.sink(HttpPosts { settings, client, requests })
+                let requests = requests(Version::One, "path and compress")?;
+                self.sink(HttpPosts { settings, requests })
             }
             Way::Grpc => {
-                let client = HttpClient::open(tls, Version::Two)?;
-                let requests = Requests::new(self.shown.clone(), refusals("address and compress"));
-                self.sink(GrpcCalls { settings, client, requests })
+                let requests = requests(Version::Two, "address and compress")?;
+                self.sink(GrpcCalls { settings, requests })
             }
         };
         let sink = sink.map_err(OpenError::NotYet)?;
@@ -214,6 +217,7 @@ mod tests {
             ("otlp+http://host:4318/", "http://host:4318/v1/logs"),
             ("otlp+http://host/insert/opentelemetry", "http://host/insert/opentelemetry"),
             ("otlp+https://[::1]:4318", "https://[::1]:4318/v1/logs"),
+            ("otlp+http://a:1,b:2", "http://a:1/v1/logs, http://b:2/v1/logs"),
             (
                 "otlp+grpc://host:4317",
                 "http://host:4317/opentelemetry.proto.collector.logs.v1.LogsService/Export",
@@ -221,7 +225,7 @@ mod tests {
         ] {
             let spec = SinkSpec::parse(spec).unwrap();
             let target = format!("{:?}", spec.target);
-            assert!(target.contains(&format!("uri: {uri},")), "{target}");
+            assert!(target.contains(&format!("uris: [{uri}]")), "{target}");
         }
     }
 
@@ -231,6 +235,8 @@ mod tests {
             ("otlp+http:host", "no host; write otlp+http://HOST:PORT"),
             ("otlp+grpc://host:4317/v1/logs", "gRPC has a path of its own; write otlp+grpc://HOST:PORT"),
             ("otlp+grpc://host:port", "the port"),
+            ("otlp+grpc://a:1,b:2,a:1", "a:1 is there twice"),
+            ("otlp+http://a,otlp+http://b", "one scheme and one path"),
             ("otlp+grpc://user:sesame@host", "authorization_file"),
             ("otlp+http://host?compress=zstd", "none, gzip"),
             ("otlp+http://host?tls_ca=/x", "unknown option \"tls_ca\""),
