@@ -121,6 +121,7 @@ fn what_a_program_does_beside_it_changes_nothing() {
     );
     let log = setup.log();
     assert!(log.contains("stray"), "what it prints is in the log: {log}");
+    assert!(!log.contains("ended by signal"), "SIGTERM has cut it off: {log}");
 }
 
 fn says(program: &Path, options: Option<&str>, words: &str) {
