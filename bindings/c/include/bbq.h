@@ -71,6 +71,8 @@ enum bbq_status
     BBQ_STATUS_FORKED = 11,
     // A bug in the library.
     BBQ_STATUS_INTERNAL = 12,
+    // The callback of bbq_receive did not finish with its lines.
+    BBQ_STATUS_UNFINISHED = 13,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -140,6 +142,25 @@ enum bbq_delivery
 typedef enum bbq_delivery bbq_delivery;
 #else
 typedef int32_t bbq_delivery;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a line is: the option `format` of the sink.
+enum bbq_format
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // A message as it came. One with line feeds has several lines.
+    BBQ_FORMAT_RAW = 0,
+    // A JSON object with the message and what bbq knows about it.
+    BBQ_FORMAT_JSON = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum bbq_format bbq_format;
+#else
+typedef int32_t bbq_format;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -276,6 +297,15 @@ typedef struct bbq_progress {
     // The address of the server that is connected, or was tried last; a string.
     char server[BBQ_ADDRESS_BYTES];
 } bbq_progress;
+
+// A line without its line feed; valid during the call. No zero byte follows it, but it may have zero bytes.
+typedef struct bbq_line {
+    const char *bytes;
+    size_t length;
+} bbq_line;
+
+// Called with the lines that have come, 1 to 1,024. Returns 0 when all of them are done with. Must not throw or jump.
+typedef int (*bbq_receive_callback)(const struct bbq_line *lines, size_t count, void *user);
 
 #ifdef __cplusplus
 extern "C" {
@@ -429,6 +459,20 @@ bbq_status bbq_sender_counters(const struct bbq_sender *sender, struct bbq_count
 bbq_status bbq_sender_progress(const struct bbq_sender *sender,
                                size_t server,
                                struct bbq_progress *progress);
+
+// Calls `callback` with the messages of the sink `exec:` that has started this program, again and again. `format` is a bbq_format, the
+// same as that of the sink, which must have ack=line, too. The lines of a call are acknowledged together when it returns 0. If the program
+// ends before that, in whatever way, they come again: bbq starts it again, after an exit code other than 0 with a pause.
+//
+// Returns BBQ_STATUS_OK when bbq stops, when bbq was killed, and at SIGTERM, once the lines in hand are done with, unless the program
+// handles SIGTERM itself. Then the program should end with exit code 0, and otherwise with another: after BBQ_STATUS_UNFINISHED when
+// the callback returned something else than 0; after BBQ_STATUS_OPTION at a terminal, or if the sink has other options.
+//
+// From this call on, standard input is empty, and standard output is standard error, which goes to the log of bbq. Call it once in a
+// process. A child that is forked in the callback must not return from it.
+bbq_status bbq_receive(int32_t format,
+                       bbq_receive_callback callback,
+                       void *user);
 
 #ifdef __cplusplus
 }  // extern "C"

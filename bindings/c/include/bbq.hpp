@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bbq.h>
 
@@ -39,6 +40,7 @@ enum class status : std::int32_t {
     closed = BBQ_STATUS_CLOSED,
     forked = BBQ_STATUS_FORKED,
     internal = BBQ_STATUS_INTERNAL,
+    unfinished = BBQ_STATUS_UNFINISHED,
 };
 
 /// The failure of this thread's last call that failed.
@@ -243,6 +245,46 @@ inline void flush_on_terminate(milliseconds timeout = milliseconds{5000}) noexce
     if (std::get_terminate() != &detail::on_terminate) {
         detail::terminate_before = std::set_terminate(&detail::on_terminate);
     }
+}
+
+enum class format : std::int32_t { raw = BBQ_FORMAT_RAW, json = BBQ_FORMAT_JSON };
+
+namespace detail {
+
+template <typename Handle> struct receiver {
+    Handle &handle;
+    std::exception_ptr thrown;
+
+    /// Keeps an exception, which must not pass through the library.
+    static int call(const bbq_line *lines, std::size_t count, void *user) noexcept {
+        auto *self = static_cast<receiver *>(user);
+        try {
+            std::vector<std::string_view> batch;
+            batch.reserve(count);
+            for (std::size_t index = 0; index < count; ++index) {
+                batch.emplace_back(lines[index].bytes, lines[index].length);
+            }
+            self->handle(batch);
+            return 0;
+        } catch (...) {
+            self->thrown = std::current_exception();
+            return 1;
+        }
+    }
+};
+
+} // namespace detail
+
+/// Calls `handle(const std::vector<std::string_view> &lines)` with the messages of the sink `exec:` that has started this program;
+/// bbq_receive in bbq.h explains it. The lines of a call are done with when it returns. What it throws ends receiving, and is thrown again:
+/// the lines come again when bbq has started the program again. Throws bbq::error for other failures.
+template <typename Handle> void receive(format how, Handle &&handle) {
+    detail::receiver<Handle> receiver{handle, nullptr};
+    const bbq_status code = bbq_receive(static_cast<std::int32_t>(how), receiver.call, &receiver);
+    if (receiver.thrown) {
+        std::rethrow_exception(receiver.thrown);
+    }
+    detail::check(code);
 }
 
 } // namespace bbq

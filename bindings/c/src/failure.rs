@@ -35,6 +35,8 @@ pub enum Status {
     Forked = 11,
     /// A bug in the library.
     Internal = 12,
+    /// The callback of bbq_receive did not finish with its lines.
+    Unfinished = 13,
 }
 
 /// A failed call.

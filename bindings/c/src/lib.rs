@@ -1,4 +1,4 @@
-//! libbbq: the sender of bbq-client behind a C ABI. `include/bbq.h` is generated from this crate and says how to use it. The C++ headers
+//! libbbq: the sender of bbq-client behind a C ABI, and `bbq_receive` for programs that the server starts (its sink `exec:`). `include/bbq.h` is generated from this crate and says how to use it. The C++ headers
 //! (`include/bbq.hpp`, `include/bbq_spdlog.hpp`) are thin layers on the C ABI.
 //!
 //! A parameter of type `Option<&T>` is a pointer that may be null. That other pointers are valid, the contract in bbq.h demands.
@@ -16,10 +16,13 @@ mod choices;
 mod counters;
 mod failure;
 mod handle;
+mod lines;
 mod notice;
 mod options;
+mod pipes;
 mod pointer;
 mod process;
 mod progress;
+mod receive;
 mod reconnect;
 mod version;

@@ -8,7 +8,7 @@ use std::path::Path;
 /// If this is set, the test writes the header instead of comparing it.
 const WRITE: &str = "BBQ_WRITE_HEADER";
 /// The order in the header: a type stands before its users.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "version.rs",
     "failure.rs",
     "choices.rs",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 9] = [
     "handle.rs",
     "counters.rs",
     "progress.rs",
+    "receive.rs",
 ];
 
 fn generated(here: &Path) -> String {

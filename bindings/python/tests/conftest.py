@@ -1,5 +1,6 @@
 """A real `bbq serve` for each test that asks for one, and programs that log to it and end in their own way."""
 
+import json
 import os
 import random
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -53,14 +55,16 @@ class Server:
         self.file = directory / "messages.log"
         self.address = f"bbq://127.0.0.1:{free_port()}"
         self.admin = f"127.0.0.1:{free_port()}"
-        # More listeners, as SPECs.
+        # More listeners, and sinks instead of the file, as SPECs.
         self.more = []
+        self.sinks = [f"file:{self.file}"]
         self.process = None
 
     def start(self):
         listen = self.address.replace("bbq://", "bbq+tcp://")
-        command = [BBQ, "serve", "--listen", listen, "--sink", f"file:{self.file}", "--data", self.directory / "data"]
+        command = [BBQ, "serve", "--listen", listen, "--data", self.directory / "data"]
         command += [word for spec in self.more for word in ("--listen", spec)]
+        command += [word for spec in self.sinks for word in ("--sink", spec)]
         with open(self.directory / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--admin", self.admin, "--workers", "1"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -84,10 +88,34 @@ class Server:
             self.process.kill()
             self.process.wait(PATIENCE_SECONDS)
 
-    def lines(self):
-        """Ends the server, which drains it, and reads what came."""
+    def stop(self):
+        """Ends the server, which drains it."""
         self.process.terminate()
-        assert self.process.wait(PATIENCE_SECONDS) == 0
+        assert self.process.wait(PATIENCE_SECONDS) == 0, self.log()
+
+    def log(self):
+        return (self.directory / "server.log").read_text()
+
+    def status(self):
+        asked = subprocess.run([BBQ, "status", "--json", "--admin", self.admin], capture_output=True, timeout=PATIENCE_SECONDS)
+        return json.loads(asked.stdout)
+
+    def wait_status(self, what, wanted):
+        """Waits until the status is as wanted."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not wanted(status := self.status()):
+            assert time.monotonic() < end, f"{what}: {status}\n{self.log()}"
+        return status
+
+    def wait_delivered(self, count):
+        return self.wait_status(f"{count} messages", lambda status: status["ledger"]["delivered"] >= count)
+
+    def wait_problem(self, words):
+        self.wait_status(words, lambda status: words in (status["sinks"][0]["problem"] or ""))
+
+    def lines(self):
+        """Ends the server, and reads what came."""
+        self.stop()
         return self.file.read_text().splitlines() if self.file.exists() else []
 
 

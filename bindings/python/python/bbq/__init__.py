@@ -9,6 +9,11 @@ For programs that use `logging`:
 
     import logging
     logging.getLogger().addHandler(bbq.Handler("bbq://127.0.0.1:7700"))
+
+In a program that bbq starts by its sink `exec:`, and gives its messages:
+
+    for message in bbq.receive():
+        print(message.time, message.text)
 """
 
 from bbq.errors import (
@@ -20,10 +25,12 @@ from bbq.errors import (
     OptionError,
     ProtocolError,
     Refused,
+    SinkError,
     SpoolError,
     StartError,
     Timeout,
 )
+from bbq.receiver import Message, receive, receive_batches
 from bbq.values import Counters, Dropped, Notice, Reconnect, ServerProgress
 
 # Imported last: the native module imports the classes above, and the handler imports the native module.
@@ -38,6 +45,7 @@ __all__ = [
     "Forked",
     "Full",
     "Handler",
+    "Message",
     "MessageTooLarge",
     "Notice",
     "OptionError",
@@ -46,9 +54,12 @@ __all__ = [
     "Refused",
     "Sender",
     "ServerProgress",
+    "SinkError",
     "SpoolError",
     "StartError",
     "Timeout",
+    "receive",
+    "receive_batches",
 ]
 
 # Tracebacks and documentation show the module that users import a name from.

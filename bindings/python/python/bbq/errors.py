@@ -49,3 +49,7 @@ class OptionError(Error, ValueError):
 
 class StartError(Error):
     """The system refuses a thread or random numbers."""
+
+
+class SinkError(Error):
+    """No sink `exec:` of bbq gives this program its messages, or not in the way that it needs."""

@@ -17,8 +17,10 @@ const PREFIX: &str = "BBQ_";
 pub const FILE_VARIABLE: &str = "BBQ_CONFIG";
 /// Set by a server for the program that takes its place.
 pub(crate) const UPGRADE_VARIABLE: &str = "BBQ_UPGRADE_FROM";
-/// Variables that are no keys: what is logged, the token of bbq's own clients, and the two above.
-const OTHERS: [&str; 4] = ["BBQ_LOG", "BBQ_TOKEN", FILE_VARIABLE, UPGRADE_VARIABLE];
+/// Set by a sink `exec:` for its command.
+pub(crate) const EXEC_VARIABLE: &str = "BBQ_EXEC";
+/// Variables that are no keys: what is logged, the token of bbq's own clients, and the three above.
+const OTHERS: [&str; 5] = ["BBQ_LOG", "BBQ_TOKEN", FILE_VARIABLE, UPGRADE_VARIABLE, EXEC_VARIABLE];
 
 /// The variable of a key: `spool.bytes_max` is `BBQ_SPOOL_BYTES_MAX`.
 #[must_use]

@@ -35,7 +35,7 @@ use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_L
 
 pub use default_file::default_file;
 pub(crate) use effective::EffectiveKey;
-pub(crate) use environment::UPGRADE_VARIABLE;
+pub(crate) use environment::{EXEC_VARIABLE, UPGRADE_VARIABLE};
 pub use environment::{Environment, FILE_VARIABLE, variable_of};
 pub use error::ConfigError;
 pub use explain::{InEffect, Subject, Value};

@@ -14,6 +14,8 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
+use crate::config::EXEC_VARIABLE;
+
 const SHELL: &str = "/bin/sh";
 /// What the service manager, or the program before an upgrade, tells the server alone.
 const NOT_INHERITED: [&str; 7] = [
@@ -57,13 +59,13 @@ impl Pipes {
 }
 
 impl Process {
-    /// Starts a command.
+    /// Starts a command, and tells it what `options` say.
     ///
     /// # Errors
     /// The system cannot start the shell. No process is left.
-    pub(super) fn start(command: &str) -> io::Result<(Process, Pipes)> {
+    pub(super) fn start(command: &str, options: &str) -> io::Result<(Process, Pipes)> {
         let mut shell = Command::new(SHELL);
-        shell.arg("-c").arg(command).process_group(0);
+        shell.arg("-c").arg(command).process_group(0).env(EXEC_VARIABLE, options);
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in NOT_INHERITED {
             shell.env_remove(name);

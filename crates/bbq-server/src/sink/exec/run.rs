@@ -19,6 +19,7 @@ use super::acknowledgements::Acknowledgements;
 use super::command_log::CommandLog;
 use super::process::{Pipes, Process};
 use super::queue::Queue;
+use super::settings::{Ack, Settings};
 use super::unconfirmed::Unconfirmed;
 
 /// Bytes that are read from a pipe at once: what a pipe holds unless somebody changes that.
@@ -39,15 +40,6 @@ const KILL_GRACE: Duration = Duration::from_secs(1);
 const DROP_GRACE: Duration = Duration::from_millis(500);
 /// How often it is looked whether a process has ended that has no pidfd, or is killed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// When messages are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ack {
-    /// The command has read them.
-    Read,
-    /// It has acknowledged their lines.
-    Line,
-}
 
 /// What a finishing sink wants of the run.
 #[derive(Clone, Copy, Debug)]
@@ -106,15 +98,16 @@ pub(super) struct Run {
 
 impl Run {
     /// Starts the command.
-    pub(super) fn start(command: &str, ack: Ack, now: Duration) -> io::Result<Run> {
-        let (process, Pipes { input, output, error }) = Process::start(command)?;
+    pub(super) fn start(settings: &Settings, now: Duration) -> io::Result<Run> {
+        let (process, Pipes { input, output, error }) =
+            Process::start(&settings.shell_command, &settings.options())?;
         Ok(Run {
             process: Some(process),
             input: Some(input),
             is_input_broken: false,
             output: Some(output),
             error: Some(error),
-            ack,
+            ack: settings.ack,
             unconfirmed: Unconfirmed::default(),
             written_bytes: 0,
             written_lines: 0,

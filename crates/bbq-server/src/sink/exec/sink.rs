@@ -16,8 +16,8 @@ use tracing::{debug, warn};
 use super::alarm::Alarm;
 use super::command_log::{CommandLog, Stream};
 use super::queue::Queue;
-use super::run::{Ack, Ended, Finish, Logs, Run, timespec};
-use super::settings::Settings;
+use super::run::{Ended, Finish, Logs, Run, timespec};
+use super::settings::{Ack, Settings};
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 use crate::sink::step::Goal;
 
@@ -101,8 +101,7 @@ impl ExecSink {
     /// Goes on as far as possible without waiting.
     fn advance(&mut self) -> Result<(), Problem> {
         if self.run.is_none() && self.has_use() && self.now >= self.start_at {
-            let run = Run::start(&self.settings.shell_command, self.settings.ack, self.now)
-                .map_err(Problem::Retry)?;
+            let run = Run::start(&self.settings, self.now).map_err(Problem::Retry)?;
             debug!(command = self.settings.command, "command started");
             (self.run, self.rests) = (Some(run), false);
         }

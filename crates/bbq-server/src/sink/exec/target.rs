@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bbq_storage::Storage;
 
-use super::run::Ack;
-use super::settings::Settings;
+use super::settings::{Ack, Settings};
 use super::sink::ExecSink;
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
