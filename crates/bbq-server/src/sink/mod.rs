@@ -49,6 +49,8 @@ mod spec;
 mod step;
 mod tasks;
 mod text;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod texts;
 mod thread;
 mod tls_options;
 

@@ -54,6 +54,18 @@ impl Positions {
         }
     }
 
+    /// Goes back to where others are not as far.
+    pub(in crate::sink) fn limit(&mut self, others: &Positions) {
+        self.0.retain(|lane, position| {
+            match others.0.get(lane) {
+                Some(other) if other.record < position.record => *position = *other,
+                Some(_) => {}
+                None => return false,
+            }
+            true
+        });
+    }
+
     /// The records of the lane that are in the stream.
     pub(in crate::sink) fn record(&self, lane: u32) -> u64 {
         self.0.get(&lane).map_or(0, |position| position.record)
@@ -128,6 +140,11 @@ mod tests {
         assert_eq!(ours.beyond(&Positions::parse("0:5:60:1 1:9:20").unwrap()), 10);
         assert_eq!(ours.lanes_beyond(&Positions::parse("1:5:7").unwrap()), BTreeSet::from([0, 1]));
         assert_eq!(ours.beyond(&Positions::default()), 78);
+        let mut limited = ours.clone();
+        limited.limit(&Positions::parse("0:5:60:1").unwrap());
+        assert_eq!(limited.to_string(), "0:5:60:1");
+        limited.limit(&ours);
+        assert_eq!(limited.to_string(), "0:5:60:1");
         let mut later = ours.clone();
         later.advance(0, Position { until: 5, record: 60, begun: None });
         assert_eq!(later, ours);

@@ -59,9 +59,14 @@ pub(crate) fn assert_once_and_in_order(records: &[Record], senders: u32, count: 
 
 /// Waits until the sink is ready to write for the `times`th time.
 fn wait_writing(setup: &Setup, times: usize) {
+    wait_told(setup, "INFO writing", times);
+}
+
+/// Waits until the log has these words so many times.
+fn wait_told(setup: &Setup, words: &str, times: usize) {
     let start = Instant::now();
-    while setup.log().matches("INFO writing").count() < times {
-        assert!(start.elapsed() < PATIENCE, "the sink does not write\n{}", setup.log());
+    while setup.log().matches(words).count() < times {
+        assert!(start.elapsed() < PATIENCE, "{words:?} is not told\n{}", setup.log());
         std::thread::yield_now();
     }
 }
@@ -185,6 +190,8 @@ fn an_older_writer_is_refused_and_sees_why() {
     assert_eq!(values, expected);
 }
 
+const LOST: &str = "the brokers lost progress that they had acknowledged";
+
 /// The broker comes back with an older disk than the one from which it acknowledged.
 #[test]
 fn what_the_broker_has_lost_is_sent_again() {
@@ -210,7 +217,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     copy(&backup, &data);
     // Nothing is sent meanwhile.
     let broker = kafka.start();
-    at_first.wait_log("the brokers lost progress that they had acknowledged");
+    at_first.wait_log(LOST);
     at_first.wait_status("all", all);
     assert_once_and_in_order(&kafka.read(TOPIC), 2, 5000);
     // While messages come.
@@ -236,6 +243,14 @@ fn what_the_broker_has_lost_is_sent_again() {
     let at_first = first.start();
     let status = at_first.wait_status("all", all);
     assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status}");
+    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    // What is left was written before the last start of bbq.
+    let losses = first.log().matches(LOST).count();
+    broker.kill();
+    copy(&backup, &data);
+    let broker = kafka.start();
+    wait_told(&first, LOST, losses + 1);
+    at_first.wait_status("all", all);
     assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     assert_eq!(letters(&first), format!("{}\n", "x".repeat(2000)));
@@ -266,6 +281,23 @@ fn what_is_lost_and_not_kept_is_told() {
     let records = kafka.read(TOPIC);
     assert_eq!(records.iter().map(|record| record.value.as_str()).collect::<Vec<_>>(), ["not lost"]);
     drop(broker);
+}
+
+#[test]
+fn what_was_written_in_transactions_does_not_come_again_without_them() {
+    let kafka = shared();
+    let mut first = edge(&kafka, "without", "");
+    let at_first = first.start();
+    send_all(&first, 0, 10);
+    at_first.wait_delivered(10);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    first.set_sinks(&[&format!("kafka://{}/without?exactly_once=off", kafka.address())]);
+    let at_first = first.start();
+    at_first.send(1, b"0 10\n");
+    at_first.wait_status("11 messages", |status| {
+        status["ledger"]["delivered"] == 11 && status["ledger"]["queued"] == 0
+    });
+    assert_each_once(&kafka.read("without"), 11);
 }
 
 #[test]

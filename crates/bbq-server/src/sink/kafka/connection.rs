@@ -1,6 +1,7 @@
 //! A producer that is ready: earlier producers are fenced off, and it is known how far the topic is.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,11 +119,15 @@ impl Connection {
         if settings.is_exactly_once {
             connection.call(call, |producer| producer.init_transactions(CALL_TIMEOUT))?;
             connection.find_progress(link, call, &cluster)?;
+        } else {
+            // What it took in transactions, before it was configured to do without.
+            connection.committed = link.shared.seen();
         }
         link.outgoing.rewind(&connection.committed);
         connection.positions = connection.committed.clone();
         if settings.is_exactly_once && !link.shared.is_writer() {
             // Whoever wrote before sees from now on that it must not come back.
+            link.shared.begin_writing(connection.known_end.end());
             connection.begin()?;
             connection.send_progress(link)?;
             connection.wait_delivered(link, call)?;
@@ -144,17 +149,23 @@ impl Connection {
         cluster: &Cluster<'_>,
     ) -> Result<(), Ended> {
         let settings = &self.settings;
-        let (found, end) = Reader::new(settings, &link.shared.id, call)?.last(cluster)?;
+        let (found, Range { start, end }) = Reader::new(settings, &link.shared.id, call)?.last(cluster)?;
         self.known_end = KnownEnd::new(end);
-        let has_found = found.is_some();
+        let (has_found, has_written) = (found.is_some(), link.shared.is_writer());
+        let is_own = found.as_ref().is_some_and(|found| found.writer == link.shared.writer);
         let (positions, refused) = match found {
-            Some(Progress { writer, .. }) if link.shared.is_writer() && writer != link.shared.writer => {
+            Some(Progress { offset, .. }) if !is_own && link.shared.is_after_own(offset) => {
                 link.shared.take_over();
                 return Err(taken_over(settings));
             }
             Some(Progress { positions, refused, .. }) => (positions, refused),
+            // It was deleted because it was old.
+            None if start > 0 => (link.shared.seen(), Refused::default()),
             None => (Positions::default(), Refused::default()),
         };
+        if !is_own {
+            link.shared.forget_writing();
+        }
         let lost = link.shared.see(&positions);
         if lost > 0 {
             let text = match has_found {
@@ -166,12 +177,13 @@ impl Connection {
                 }
             };
             warn!(sink = settings.shown, topic = settings.progress, messages = lost, "{text}");
-            if link.shared.is_writer() {
+            if has_written {
                 return Err(Ended::Lost(io::Error::other(text)));
             }
         }
         self.committed = positions;
         link.refused.merge(refused);
+        link.shared.note_refused(&mut link.refused);
         Ok(())
     }
 

@@ -1,17 +1,16 @@
 //! Makes messages of Kafka out of records: key, headers and value.
 
 use std::fmt::Write as _;
-use std::ops::Range;
 
 use bbq_spool::Entry;
-use bbq_wire::{Peer, SourceKind};
+use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use rdkafka::message::{Header, OwnedHeaders};
 
 use super::settings::Key;
-use crate::format::{Format, Formatter};
-use crate::otlp::put_body;
+use crate::format::Format;
 use crate::sink::outgoing::Encode;
+use crate::sink::texts::Texts;
 
 /// What a message takes in a batch beside key, value and headers: the header of a batch of its own (61 bytes), and the lengths and
 /// differences of a record (at most 40).
@@ -36,10 +35,8 @@ pub(super) struct Message<'a> {
 /// Makes messages; has the memory for it.
 pub(super) struct Encoder {
     key: Key,
-    format: Format,
     has_origin: bool,
-    text: Vec<u8>,
-    ends: Vec<usize>,
+    texts: Texts,
 }
 
 /// What all messages of a batch share.
@@ -52,23 +49,7 @@ struct OfBatch<'a> {
 
 impl Encoder {
     pub(super) fn new(key: Key, format: Format, has_origin: bool) -> Encoder {
-        Encoder { key, format, has_origin, text: Vec::new(), ends: Vec::new() }
-    }
-
-    /// Formats the texts, unless the records are the texts.
-    fn format_texts(&mut self, entry: &Entry<'_>) {
-        self.text.clear();
-        self.ends.clear();
-        if self.format != Format::Raw {
-            Formatter::new(self.format).append_with_ends(entry, &mut self.text, &mut self.ends);
-        } else if entry.batch.header.source == SourceKind::Otlp {
-            for record in entry.batch.records() {
-                put_body(record, &mut self.text);
-                // As behind a formatted one, where nobody needs the line feed.
-                self.text.push(b'\n');
-                self.ends.push(self.text.len());
-            }
-        }
+        Encoder { key, has_origin, texts: Texts::new(format) }
     }
 }
 
@@ -82,9 +63,8 @@ impl Encode for Encoder {
         number: u64,
         mut each: impl FnMut(Message<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.format_texts(entry);
-        let Encoder { key, has_origin, ref text, ref ends, .. } = *self;
-        let has_texts = !ends.is_empty();
+        self.texts.make(entry);
+        let Encoder { key, has_origin, ref texts } = *self;
         let of_batch = OfBatch::of(entry, has_origin || key == Key::Stream, has_origin);
         let mut peers = (has_origin || key == Key::Peer).then(|| entry.peers());
         let mut peer_text = String::new();
@@ -99,7 +79,7 @@ impl Encode for Encoder {
                 // Writing to a String cannot fail.
                 let _infallible = write!(peer_text, "{address}");
             }
-            let value = if has_texts { &text[range_of(ends, index)] } else { record };
+            let value = texts.get(index, record);
             let key = match key {
                 Key::Stream => Some(of_batch.stream.as_bytes()),
                 Key::Listener => Some(of_batch.listener.as_bytes()),
@@ -119,12 +99,6 @@ impl Encode for Encoder {
         }
         Ok(())
     }
-}
-
-/// Where a text is, without the line feed at its end.
-fn range_of(ends: &[usize], index: usize) -> Range<usize> {
-    let begin = index.checked_sub(1).map_or(0, |last| ends[last]);
-    begin..ends[index].saturating_sub(1).max(begin)
 }
 
 impl OfBatch<'_> {

@@ -108,7 +108,7 @@ impl KafkaLink {
             let sink = &self.settings.shown;
             error!(sink, lane, messages = gone, "the brokers lost messages that are not here any more");
         }
-        // Which messages are dead letters, `refused` says.
+        // `refused` says which messages are dead letters.
         self.outgoing.push(group, stored, &Positions::default());
     }
 

@@ -50,9 +50,16 @@ impl Links for KafkaLinks {
         self.shared.text()
     }
 
-    /// Without transactions nobody knows what the topic has.
+    /// Without transactions nobody knows what the topic has. Brokers that are away may come back with less.
     fn keep(&self) -> Duration {
-        if self.settings.is_exactly_once { self.settings.keep } else { Duration::ZERO }
+        let KafkaSettings { is_exactly_once, keep, .. } = *self.settings;
+        if !is_exactly_once || keep.is_zero() {
+            Duration::ZERO
+        } else if self.shared.is_connected() {
+            keep
+        } else {
+            Duration::MAX
+        }
     }
 
     fn handed_over(&self, until: LanePlace) {

@@ -7,6 +7,7 @@
 //! All records are in partition 0. The topic may belong to several servers: the last record with the own key counts.
 
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rdkafka::Message as _;
@@ -39,6 +40,8 @@ const WINDOW_FACTOR: i64 = 8;
 /// The last record of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
+    /// Where it is in its topic.
+    pub(super) offset: i64,
     /// Who wrote it; see [`super::shared::Shared`].
     pub(super) writer: String,
     pub(super) positions: Positions,
@@ -50,11 +53,11 @@ impl Progress {
         format!("{writer}\n{positions}\n{refused}\n")
     }
 
-    fn parse(value: &str) -> Option<Progress> {
+    fn parse(offset: i64, value: &str) -> Option<Progress> {
         let mut lines = value.lines();
         let writer = lines.next()?.to_owned();
         let positions = Positions::parse(lines.next()?)?;
-        Some(Progress { writer, positions, refused: Refused::parse(lines.next()?)? })
+        Some(Progress { offset, writer, positions, refused: Refused::parse(lines.next()?)? })
     }
 }
 
@@ -78,19 +81,20 @@ impl<'a> Reader<'a> {
         Ok(Reader { settings, id, call, consumer, deadline: Instant::now() + patience })
     }
 
-    /// The last record with the key of the sink, up to the end that the topic has now, and that end.
-    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<(Option<Progress>, i64), Ended> {
+    /// The last record with the key of the sink, up to the end that the topic has now, and where the topic begins and ends.
+    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<(Option<Progress>, Range<i64>), Ended> {
         let (low, end) = cluster.end_of_progress(RESPONSE_TIMEOUT)?;
         if low >= end {
-            return Ok((None, end));
+            return Ok((None, low..end));
         }
         self.wait_stable(end)?;
         let mut window = FIRST_WINDOW;
         loop {
             let begin = end.saturating_sub(window).max(low);
-            if let Some(value) = self.read(begin, end)? {
-                let progress = std::str::from_utf8(&value).ok().and_then(Progress::parse);
-                return progress.map(|progress| (Some(progress), end)).ok_or_else(|| {
+            if let Some((offset, value)) = self.read(begin, end)? {
+                let value = std::str::from_utf8(&value).ok();
+                let progress = value.and_then(|value| Progress::parse(offset, value));
+                return progress.map(|progress| (Some(progress), low..end)).ok_or_else(|| {
                     Ended::Failed(io::Error::other(format!(
                         "the last record of {} with the key {} was not written by bbq; nobody else may write to this topic",
                         self.settings.progress, self.id
@@ -98,7 +102,7 @@ impl<'a> Reader<'a> {
                 });
             }
             if begin == low {
-                return Ok((None, end));
+                return Ok((None, low..end));
             }
             window = window.saturating_mul(WINDOW_FACTOR);
             // What the first one still has to tell of its window cannot be taken for the next one's.
@@ -151,11 +155,11 @@ impl<'a> Reader<'a> {
         )))
     }
 
-    /// The value of the last own record from `begin` on.
+    /// Offset and value of the last own record from `begin` on.
     ///
     /// The record before `end` may be one that ends a transaction, which librdkafka does not show; then it says that the partition
     /// ends. It does not say so while others go on writing; then a record behind `end` comes.
-    fn read(&self, begin: i64, end: i64) -> Result<Option<Vec<u8>>, Ended> {
+    fn read(&self, begin: i64, end: i64) -> Result<Option<(i64, Vec<u8>)>, Ended> {
         let failed = |error: &KafkaError| Ended::Failed(described(self.settings, error));
         let consumer = self.consumer.get()?;
         let mut assignment = TopicPartitionList::new();
@@ -175,7 +179,7 @@ impl<'a> Reader<'a> {
                 Some(Ok(message)) => {
                     silent_since = Instant::now();
                     if message.offset() < end && message.key() == Some(self.id.as_bytes()) {
-                        last = message.payload().map(<[u8]>::to_vec);
+                        last = message.payload().map(|value| (message.offset(), value.to_vec()));
                     }
                     if message.offset() >= end - 1 {
                         break;
@@ -243,10 +247,10 @@ mod tests {
                 (Positions::parse(positions).unwrap(), Refused::parse(refused).unwrap());
             let value = Progress::value("w1", &positions, &refused);
             assert_eq!(
-                Progress::parse(&value),
-                Some(Progress { writer: "w1".to_owned(), positions, refused })
+                Progress::parse(7, &value),
+                Some(Progress { offset: 7, writer: "w1".to_owned(), positions, refused })
             );
         }
-        assert_eq!(Progress::parse("hello"), None);
+        assert_eq!(Progress::parse(7, "hello"), None);
     }
 }

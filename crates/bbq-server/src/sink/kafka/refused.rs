@@ -13,9 +13,11 @@ use bbq_spool::LanePlace;
 use crate::sink::outgoing::Rejection;
 use crate::sink::positions::Positions;
 
-/// Most runs of refused messages in a progress record: 20 bytes each, so that the record is smaller than the smallest limit that
-/// brokers usually have, 1 MiB. A topic that refuses single messages here and there has far fewer between two commits of the cursor.
+/// Most runs of refused messages: 20 bytes each, so that a progress record is smaller than the smallest limit that brokers usually have, 1
+/// MiB. A topic that refuses single messages here and there has far fewer before they are dead letters.
 pub(super) const RUNS_MAX: usize = 10_000;
+/// With more messages, those that are dead letters are forgotten: what is remembered of them takes 100 bytes each.
+pub(super) const MESSAGES_MAX: usize = 100_000;
 /// The text for a message that was refused before bbq was started again.
 const EARLIER: &str = "the brokers refused the message before bbq was started again";
 

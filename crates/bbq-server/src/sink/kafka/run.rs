@@ -48,6 +48,7 @@ fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
             Ok(never) => match never {},
             Err(ended) => ended,
         };
+        link.shared.set_connected(false);
         match ended {
             Ended::Stopped => return Problem::Retry(io::ErrorKind::Interrupted.into()),
             // The topic took something meanwhile: the next connection is likely to work.
@@ -62,6 +63,7 @@ fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
 
 fn connection(link: &mut KafkaLink, call: &Call<'_>) -> Result<Infallible, Ended> {
     let mut connection = Connection::open(link, call)?;
+    link.shared.set_connected(true);
     info!(sink = link.settings.shown, exactly_once = link.settings.is_exactly_once, "writing");
     loop {
         connection.transaction(link, call)?;

@@ -38,15 +38,17 @@ struct State {
     seen: Positions,
     /// Behind the groups that the driver has. A commit keeps their refused messages.
     handed_over: Positions,
-    /// Behind the groups whose refused messages are dead letters.
+    /// Behind the groups whose refused messages are dead letters; not behind what is seen, once that went back.
     kept: Positions,
     /// What the cursor has passed, since the sink was opened.
     passed: Vec<LanePlace>,
     /// The messages behind it that the brokers refuse.
     refused: Refused,
     losses: Losses,
-    /// Whether the last progress is known to be of this writer.
-    is_writer: bool,
+    /// Where the topic of the progress ended when this writer wrote its first; `None` if that is to be written.
+    begun_at: Option<i64>,
+    /// Whether the brokers are known to be there.
+    is_connected: bool,
     /// Another writer came later: this one must not come back.
     is_taken_over: bool,
     /// How often the topic took something.
@@ -72,7 +74,8 @@ impl Remembered {
             id: id.to_owned(),
             positions: Positions::parse(positions)?,
             kept: Positions::parse(kept)?,
-            refused: Refused::parse_letters(refused)?,
+            // Without it, letters may be kept twice.
+            refused: Refused::parse_letters(refused).unwrap_or_default(),
         })
     }
 }
@@ -81,6 +84,16 @@ fn random_id() -> io::Result<String> {
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(io::Error::other)?;
     Ok(format!("{:016x}", u64::from_be_bytes(id)))
+}
+
+impl State {
+    /// No group behind what the topic has needs its letters no more. The messages that are letters stay known as such.
+    fn limit_kept(&mut self) {
+        let State { refused, kept, seen, .. } = self;
+        refused.keep(kept);
+        kept.limit(seen);
+        self.handed_over = self.kept.clone();
+    }
 }
 
 impl Shared {
@@ -92,7 +105,8 @@ impl Shared {
             passed: Vec::new(),
             refused,
             losses: Losses::default(),
-            is_writer: false,
+            begun_at: None,
+            is_connected: false,
             is_taken_over: false,
             writes: 0,
             batch_bytes_max: None,
@@ -128,7 +142,7 @@ impl Shared {
     /// What was handed over since the last commit comes again.
     pub(super) fn roll_back(&self) {
         let mut state = self.state();
-        state.handed_over = state.kept.clone();
+        state.limit_kept();
     }
 
     pub(super) fn refused(&self) -> Refused {
@@ -146,15 +160,14 @@ impl Shared {
         state.refused.clone_from(refused);
     }
 
-    /// Notes how far the topic is. Returns how many messages it has lost: of those, no further one is a dead letter.
+    /// Notes how far the topic is. Returns how many messages it has lost. If some of them are refused when they are sent again, they are
+    /// no dead letters yet.
     pub(super) fn see(&self, found: &Positions) -> u64 {
         let mut state = self.state();
         let seen = std::mem::replace(&mut state.seen, found.clone());
         let lost = state.losses.note(&seen, found);
         if lost > 0 {
-            let kept = std::mem::replace(&mut state.kept, found.clone());
-            state.refused.keep(&kept);
-            state.handed_over = found.clone();
+            state.limit_kept();
         }
         lost
     }
@@ -164,8 +177,37 @@ impl Shared {
         self.state().losses.gone(lane, first_record)
     }
 
+    /// How far the topic was when it last took something.
+    pub(super) fn seen(&self) -> Positions {
+        self.state().seen.clone()
+    }
+
+    /// Whether the topic of the progress has something of this writer, as far as is known.
     pub(super) fn is_writer(&self) -> bool {
-        self.state().is_writer
+        self.state().begun_at.is_some()
+    }
+
+    /// Whether progress of another writer at this offset came after the first of this one.
+    pub(super) fn is_after_own(&self, offset: i64) -> bool {
+        self.state().begun_at.is_some_and(|begun_at| offset >= begun_at)
+    }
+
+    /// The topic of the progress ends here, and the first progress of this writer is written next.
+    pub(super) fn begin_writing(&self, end: i64) {
+        self.state().begun_at = Some(end);
+    }
+
+    /// The topic of the progress has nothing of this writer any more.
+    pub(super) fn forget_writing(&self) {
+        self.state().begun_at = None;
+    }
+
+    pub(super) fn set_connected(&self, is_connected: bool) {
+        self.state().is_connected = is_connected;
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.state().is_connected
     }
 
     pub(super) fn is_taken_over(&self) -> bool {
@@ -178,9 +220,7 @@ impl Shared {
 
     /// Notes that the topic has progress of this writer.
     pub(super) fn wrote_progress(&self, positions: &Positions) {
-        let mut state = self.state();
-        state.is_writer = true;
-        state.seen.clone_from(positions);
+        self.state().seen.clone_from(positions);
     }
 
     /// Notes that the topic took something.
@@ -214,9 +254,32 @@ mod tests {
             let shared = Shared::new(remembered.clone()).unwrap();
             assert_eq!(Remembered::parse(&shared.text()), Some(remembered));
         }
+        // Letters that cannot be read are no reason for a new id.
+        assert_eq!(Remembered::parse("kafka 1234  /  / x").unwrap().id, "1234");
         let older = Remembered::parse("kafka 1234 0:8192:70").unwrap();
         assert_eq!(older.positions, Positions::parse("0:8192:70").unwrap());
         assert_eq!(older.kept, Positions::default());
         assert_eq!(Remembered::parse("nats 1234 - 0  / "), None);
+    }
+
+    /// The topic has lost a part of a group; messages of the group are refused, and not all of them are dead letters.
+    #[test]
+    fn a_loss_makes_no_message_a_dead_letter() {
+        let positions = |text| Positions::parse(text).unwrap();
+        let (seen, kept) = (positions("0:8192:70:20 1:4096:9"), positions("0:4096:50 1:4096:9"));
+        let remembered = Remembered { positions: seen, kept, ..Remembered::new().unwrap() };
+        let shared = Shared::new(remembered).unwrap();
+        shared.note_refused(&mut Refused::parse("0:49+1 0:55+1 0:65+1 1:8+1").unwrap());
+        assert_eq!(shared.see(&positions("0:8192:60:10 1:2048:5")), 14);
+        let refused = shared.refused();
+        assert_eq!(refused.letters().to_string(), "0:49+1 1:8+1");
+        assert_eq!(refused.without_letters().to_string(), "0:55+1 0:65+1");
+        // What is refused only now is none, although others of its lane were behind it.
+        let mut refused = refused;
+        refused.merge(Refused::parse("1:7+1").unwrap());
+        shared.note_refused(&mut refused);
+        assert_eq!(shared.refused().without_letters().to_string(), "0:55+1 0:65+1 1:7+1");
+        shared.roll_back();
+        assert_eq!(shared.refused().without_letters().to_string(), "0:55+1 0:65+1 1:7+1");
     }
 }

@@ -13,10 +13,11 @@ use tokio::time::timeout;
 use super::connection::{Connection, Patience};
 use super::context::{Context, Failure};
 use super::encoder::Message;
+use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
-use super::refused::{RUNS_MAX, Refused};
+use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
 use super::thread::Call;
 use crate::sink::outgoing::{Outcomes, Rejection};
 use crate::sink::positions::Positions;
@@ -60,11 +61,7 @@ impl Connection {
             self.receive(link, call, IDLE_INTERVAL)?;
             if link.outgoing.is_taken() {
                 self.producer.poll(SERVE_FOR);
-                if self.settings.is_exactly_once && self.known_end.has_lost(&self.settings, call)? {
-                    let text = "the brokers have less of the progress than they had";
-                    return Err(Ended::InDoubt(io::Error::other(text)));
-                }
-                return Ok(());
+                return if self.settings.is_exactly_once { self.look(link, call) } else { Ok(()) };
             }
         }
         let outcomes = match self.fill(link, call) {
@@ -89,11 +86,11 @@ impl Connection {
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
         }
-        link.outgoing.settle(outcomes);
-        link.settle();
         if !link.refused.is_empty() {
             link.shared.note_refused(&mut link.refused);
         }
+        link.outgoing.settle(outcomes);
+        link.settle();
         Ok(())
     }
 
@@ -151,6 +148,21 @@ impl Connection {
             }
             self.receive(link, call, left).map_err(Unsent::Ended)?;
         }
+    }
+
+    /// Looks whether the brokers have lost something, if it is time.
+    fn look(&mut self, link: &KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        match self.known_end.look(&self.settings, call) {
+            Look::NotYet => {}
+            Look::There => link.shared.set_connected(true),
+            // It is told when there is something to write.
+            Look::Away => link.shared.set_connected(false),
+            Look::Lost => {
+                let text = "the brokers have less of the progress than they had";
+                return Err(Ended::InDoubt(io::Error::other(text)));
+            }
+        }
+        Ok(())
     }
 
     /// Waits for another group.
@@ -269,7 +281,7 @@ impl Connection {
         let Some((_, code)) = refused.first() else { return Ok(()) };
         let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
         let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
-        if !may_take && link.refused.len() + refused.len() > FIRST_REFUSALS_MAX {
+        if !may_take && link.refused.without_letters().len() + refused.len() > FIRST_REFUSALS_MAX {
             return failed(
                 "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be too \
                  short",
@@ -293,7 +305,7 @@ impl Connection {
 
 fn check_runs(link: &mut KafkaLink) -> Result<(), Ended> {
     link.shared.note_refused(&mut link.refused);
-    if link.refused.runs() > RUNS_MAX {
+    if link.refused.runs() > RUNS_MAX || link.refused.len() > MESSAGES_MAX {
         // If they come again, they count as delivered.
         link.refused.forget_letters();
         link.shared.note_refused(&mut link.refused);

@@ -101,7 +101,12 @@ impl AtomicWriter {
         let found = stream.progress(&mut server, &progress).await?;
         let seen = link.shared.seen();
         let positions = match &found {
-            Some(found) if link.shared.is_writer() && found.writer != link.shared.writer => {
+            // What was before the first progress of this writer is left when the stream has lost that.
+            Some(found)
+                if link.shared.is_writer()
+                    && found.writer != link.shared.writer
+                    && found.sequence > seen.sequence =>
+            {
                 return Err(Ended::Failed(io::Error::other(format!(
                     "another bbq server has taken over {progress}; does it use a copy of this data directory? end one of the two, and \
                      start the other again"

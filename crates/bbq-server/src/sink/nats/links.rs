@@ -48,9 +48,16 @@ impl Links for NatsLinks {
         self.shared.text()
     }
 
-    /// A server without atomic batches does not say what it has, and would get everything again.
+    /// A server without atomic batches does not say what it has, and would get everything again. One that is away may come back with
+    /// less.
     fn keep(&self) -> Duration {
-        if self.shared.is_writer() { self.target.keep } else { Duration::ZERO }
+        if !self.shared.is_writer() || self.target.keep.is_zero() {
+            Duration::ZERO
+        } else if self.shared.is_connected() {
+            self.target.keep
+        } else {
+            Duration::MAX
+        }
     }
 
     fn handed_over(&self, until: LanePlace) {

@@ -2,14 +2,14 @@
 
 use async_nats::{HeaderMap, Subject};
 use bbq_spool::Entry;
-use bbq_wire::{Peer, SourceKind};
+use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use hyper::body::Bytes;
 
 use super::subject::Template;
-use crate::format::{Format, Formatter};
-use crate::otlp::put_body;
+use crate::format::Format;
 use crate::sink::outgoing::Encode;
+use crate::sink::texts::Texts;
 
 /// Bytes of headers that count towards the server's `max_payload` beside the message. It is more than the headers take, so that
 /// whether a message is too large does not depend on the length of a number in them.
@@ -42,32 +42,6 @@ impl Encoding {
         let headers = if self.has_origin { HEADERS_BYTES_MAX + ORIGIN_BYTES_MAX } else { HEADERS_BYTES_MAX };
         max_payload.saturating_sub(headers)
     }
-
-    /// The payloads behind the first `skip`, and where each ends.
-    fn payloads(&self, entry: &Entry<'_>, skip: usize) -> (Vec<u8>, Vec<usize>) {
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
-        if self.format == Format::Raw {
-            for record in entry.batch.records().skip(skip) {
-                match entry.batch.header.source {
-                    SourceKind::Otlp => put_body(record, &mut out),
-                    _ => out.extend_from_slice(record),
-                }
-                ends.push(out.len());
-            }
-            return (out, ends);
-        }
-        // Each of these is a line, whose end no message of NATS needs.
-        let (mut lines, mut line_ends, mut begin) = (Vec::new(), Vec::new(), 0);
-        Formatter::new(self.format).append_with_ends(entry, &mut lines, &mut line_ends);
-        for (index, end) in line_ends.into_iter().enumerate() {
-            if index >= skip {
-                out.extend_from_slice(lines[begin..end].strip_suffix(b"\n").unwrap_or(&lines[begin..end]));
-                ends.push(out.len());
-            }
-            begin = end;
-        }
-        (out, ends)
-    }
 }
 
 impl Encode for &Encoding {
@@ -80,8 +54,8 @@ impl Encode for &Encoding {
         number: u64,
         mut each: impl FnMut(Message) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (payloads, ends) = self.payloads(entry, skip);
-        let payloads = Bytes::from(payloads);
+        let mut texts = Texts::new(self.format);
+        texts.make(entry);
         let origin = entry.origin();
         let time = self.has_origin.then(|| {
             let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
@@ -89,9 +63,7 @@ impl Encode for &Encoding {
         });
         let stream = if self.has_origin { entry.batch.header.stream.to_string() } else { String::new() };
         let of_batch = (!self.template.is_per_message()).then(|| self.template.subject(entry, &[]));
-        let mut begin = 0;
-        for (number, ((sequence, record, peer), end)) in (number..).zip(entry.numbered().skip(skip).zip(ends))
-        {
+        for (index, (sequence, record, peer)) in entry.numbered().enumerate().skip(skip) {
             let mut headers = HeaderMap::new();
             if let Some(time) = &time {
                 headers.insert("Bbq-Listener", header_text(origin.listener));
@@ -103,9 +75,13 @@ impl Encode for &Encoding {
                 headers.insert("Bbq-Sequence", sequence.to_string());
             }
             let subject = of_batch.clone().unwrap_or_else(|| self.template.subject(entry, record));
-            let payload = payloads.slice(begin..end);
-            begin = end;
-            each(Message { subject, headers, payload, record: (entry.lane, number) })?;
+            let payload = Bytes::copy_from_slice(texts.get(index, record));
+            each(Message {
+                subject,
+                headers,
+                payload,
+                record: (entry.lane, number + (index - skip) as u64),
+            })?;
         }
         Ok(())
     }

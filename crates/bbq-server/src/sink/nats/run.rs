@@ -21,6 +21,7 @@ impl Link for NatsLink {
                 Ok(never) => match never {},
                 Err(ended) => ended,
             };
+            self.shared.set_connected(false);
             let named =
                 |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.target.shown));
             match ended {
@@ -55,6 +56,7 @@ impl NatsLink {
             }
             let name = stream.name.clone();
             let writer = AtomicWriter::begin(self, server, stream, progress).await?;
+            self.shared.set_connected(true);
             info!(sink = self.target.shown, stream = name, version, "publishing");
             writer.write(self).await
         } else {

@@ -48,6 +48,8 @@ struct State {
     handed_over: Positions,
     /// Whether the last progress in the stream is known to be of this writer.
     is_writer: bool,
+    /// Whether the server is known to be there.
+    is_connected: bool,
     losses: Losses,
 }
 
@@ -129,6 +131,14 @@ impl Shared {
 
     pub(super) fn is_writer(&self) -> bool {
         self.state().is_writer
+    }
+
+    pub(super) fn set_connected(&self, is_connected: bool) {
+        self.state().is_connected = is_connected;
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.state().is_connected
     }
 
     /// Notes how far the stream is. Returns how many messages it has lost.
