@@ -5,6 +5,7 @@ mod bad_batches;
 mod late_hello;
 mod order;
 mod origin;
+mod own_stream;
 mod quiet_sessions;
 mod second_server;
 #[path = "../support/mod.rs"]

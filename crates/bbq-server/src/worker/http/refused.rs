@@ -38,6 +38,8 @@ pub(super) enum Refused {
         "BBQ-Stream (32 hex digits) and BBQ-Sequence (the number of the first message, from 1) go together, each once"
     )]
     Numbers,
+    #[error("this stream is of the server's own messages; use another id as BBQ-Stream")]
+    OwnStream,
     #[error("ack=none does not go together with BBQ-Stream; use ack=durable or ack=received")]
     NumbersWithoutAck,
     #[error(
@@ -88,6 +90,7 @@ impl Refused {
             | Refused::Logs(_)
             | Refused::NumberedLogs
             | Refused::Numbers
+            | Refused::OwnStream
             | Refused::NumbersWithoutAck => StatusCode::BAD_REQUEST,
             Refused::Gap { .. } => StatusCode::CONFLICT,
             Refused::Encoding | Refused::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -86,6 +86,9 @@ impl Source {
         if numbers.first.checked_add(count).is_none() {
             return Err(Refused::Numbers);
         }
+        if self.intake.streams.is_own(numbers.stream) {
+            return Err(Refused::OwnStream);
+        }
         let message_bytes_max = self.message_bytes_max();
         if messages.iter().any(|message| message.len() > message_bytes_max) {
             return Err(self.too_large());

@@ -277,6 +277,11 @@ impl<C: Connection> SessionState<C> {
         input: &mut Input<'_>,
     ) -> Result<Option<Step>, Refusal> {
         let Phase::HelloReceived(hello, admission) = &self.phase else { return Ok(None) };
+        // A server behind this one would take the server's own messages for known.
+        if context.streams.is_own(hello.stream) {
+            let text = "this stream is of the server's own messages; begin a new stream";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
         let stream = context.streams.stream(hello.stream);
         if let Some(admission) = admission
             && !stream.belongs_to(admission.identity())
