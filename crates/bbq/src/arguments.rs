@@ -184,6 +184,15 @@ pub(crate) struct StatusArguments {
     /// Wait until the server is ready; exit with 1 if it is not ready in time
     #[arg(long, value_name = "SECONDS")]
     pub(crate) wait: Option<f64>,
+    /// Print a line with rates once a second, or at this interval, until a signal ends it; with --json each status on a line
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        conflicts_with_all = ["wait", "verbose"]
+    )]
+    pub(crate) watch: Option<f64>,
 }
 
 #[derive(Args)]

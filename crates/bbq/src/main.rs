@@ -24,6 +24,7 @@ mod spec_help;
 mod spool;
 mod status;
 mod status_table;
+mod status_watch;
 mod tail;
 mod token;
 #[cfg(feature = "top")]

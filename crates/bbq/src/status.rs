@@ -14,6 +14,7 @@ use crate::arguments::StatusArguments;
 use crate::outcome::{Outcome, misuse};
 use crate::question::{self, ANSWER_TIMEOUT, ask};
 use crate::status_table;
+use crate::status_watch;
 use crate::token;
 
 /// The pause before the next request is as long as the last request took, at least this...
@@ -26,6 +27,9 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let admin = arguments.server.admin;
     let token = token::read(arguments.server.token_file.as_deref()).map_err(misuse)?;
     let token = token.as_ref();
+    if let Some(seconds) = arguments.watch {
+        return status_watch::run(&runtime, arguments, seconds, token);
+    }
     let answer = match arguments.wait {
         None => runtime.block_on(ask(admin, token, || {
             eprintln!("bbq: {admin} is slow to answer; waiting for up to {} s", ANSWER_TIMEOUT.as_secs());

@@ -12,7 +12,7 @@ pub type Dropped = BTreeMap<String, u64>;
 
 /// The state of the whole server. Counters are read one after the other while messages flow, so sums agree only while no
 /// messages flow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Whether the server listens and can store messages.
     pub ready: bool,

@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -238,6 +239,33 @@ fn status_shows_sums_of_sockets_or_each() {
         long.contains("socket 0 worker 0: accepted") && long.contains("socket 1 worker 1: accepted"),
         "{long}"
     );
+}
+
+#[test]
+fn status_prints_rates_until_a_signal_ends_it() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    server.send(0, b"one\ntwo\n");
+    server.wait_delivered(2);
+    let mut command = bbq(&["status", "--watch", "0.1", "--admin", &setup.admin()]);
+    let mut watching = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert!(next().trim_start().starts_with("received/s "));
+    for _ in 0..3 {
+        let line = next();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // The connection may be there still.
+        assert_eq!((&words[..4], &words[5..]), (&["0"; 4][..], &["none"][..]), "nothing comes");
+    }
+    watching.kill().expect("it was ours");
+    watching.wait().expect("it was ours");
+    let (code, text) = refused_start(&mut bbq(&["status", "--watch", "0", "--admin", &setup.admin()]));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("from 0.1 to 86400"), "{text}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let (code, text) = refused_start(&mut bbq(&["status", "--watch", "--admin", &setup.admin()]));
+    assert_eq!(code, Some(1), "{text}");
 }
 
 #[test]
