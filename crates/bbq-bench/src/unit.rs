@@ -64,7 +64,8 @@ fn three_digits(value: f64) -> f64 {
         return value;
     }
     let digit = 10_f64.powf(value.abs().log10().floor() - 2.0);
-    (value / digit).round() * digit
+    // Halves go away from zero, though many of them are a little less in binary.
+    (value / digit * (1.0 + 1e-12)).round() * digit
 }
 
 /// Without zeros that say nothing.
@@ -99,6 +100,10 @@ mod tests {
         assert_eq!(shown(Unit::Bytes, &[137.0, 1966.0, 1023.9]), ["137 B", "1.92 KiB", "1 KiB"]);
         assert_eq!(shown(Unit::Percent, &[3.71, 36.0]), ["3.71 %", "36 %"]);
         assert_eq!(shown(Unit::Milliseconds, &[0.66, 1217.0]), ["0.66 ms", "1.22 s"]);
+        assert_eq!(
+            shown(Unit::Microseconds, &[1_015.0, 2_135.0, 2_134.0]),
+            ["1.02 ms", "2.14 ms", "2.13 ms"]
+        );
     }
 
     #[test]
