@@ -21,6 +21,7 @@
 
 mod address;
 mod catalogue;
+mod cell;
 mod cpu;
 mod directory;
 mod experiments;
@@ -38,11 +39,14 @@ mod overflows;
 mod page;
 mod pause;
 mod peers;
+mod picture;
 mod plan;
 mod plot;
 mod process;
 mod product;
 mod progress;
+#[cfg(test)]
+mod redrawn;
 mod report;
 mod results;
 mod run;
@@ -54,6 +58,7 @@ mod spread;
 mod stalled;
 mod svg;
 mod table;
+mod unit;
 mod verdict;
 
 pub use catalogue::{EXPERIMENTS, Experiment, list};

@@ -3,9 +3,11 @@
 use crate::svg::escaped;
 use crate::table::Table;
 
-const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}\
+/// Plots have a style of their own for dark pages.
+const STYLE: &str = ":root{color-scheme:light dark}body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0;font-size:13px}th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}div{overflow-x:auto}p.machine{color:#555}";
+th:first-child,td:first-child{text-align:left}div{overflow-x:auto}p.machine{color:#555}\
+@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}th,td{border-color:#2b323b}p.machine{color:#9aa4af}}";
 
 /// The content of the page.
 pub(crate) struct Page<'a> {

@@ -8,15 +8,15 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::catalogue::Experiment;
+use crate::cell;
 use crate::judged::{Judged, Verdict};
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::page::{Page, Part};
+use crate::picture::Picture;
 use crate::plan::Plan;
-use crate::plot::{Axis, Bar, Curve, bars, curves};
 use crate::results::{Measured, OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
 use crate::sample::Sample;
-use crate::section::Drawing;
 use crate::settings::Settings;
 use crate::spread::Spread;
 use crate::table::Table;
@@ -71,6 +71,8 @@ pub(crate) struct SectionReport {
     #[serde(skip)]
     pub(crate) table: Table,
     #[serde(skip)]
+    picture: Picture,
+    #[serde(skip)]
     pub(crate) plot: String,
 }
 
@@ -78,6 +80,8 @@ pub(crate) struct SectionReport {
 #[derive(Debug, Serialize)]
 struct RowReport {
     name: String,
+    /// Of bbq, bbq-listen or its examples; else what they are compared with.
+    ours: bool,
     figures: BTreeMap<Metric, Spread>,
     ratio: Option<Spread>,
     noisy: bool,
@@ -157,7 +161,7 @@ impl Report {
         for (index, section) in self.sections.iter().enumerate() {
             let plot = self.plot_name(index);
             text += &format!("## {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
-            text += &format!("![{}]({PLOTS}/{plot})\n\n", section.title);
+            text += &format!("![{}]({PLOTS}/{plot})\n{}\n\n", section.title, section.picture.comment());
         }
         self.remarks().iter().for_each(|remark| text += &format!("- {remark}\n"));
         text
@@ -250,16 +254,21 @@ impl SectionReport {
 
     fn of(results: &SectionResults<'_>) -> SectionReport {
         let section = results.section;
-        let rows =
-            results.rows.iter().enumerate().map(|(index, row)| RowReport::of(row, results.ratio(index)));
+        let rows = results
+            .rows
+            .iter()
+            .enumerate()
+            .map(|(index, row)| RowReport::of(row, section.rows[index].is_ours, results.ratio(index)));
         let rows: Vec<RowReport> = rows.collect();
+        let (table, picture) = (table(results, &rows), Picture::of(section));
         SectionReport {
             title: section.title.clone(),
             about: section.about.clone(),
             columns: section.columns.clone(),
             baseline: section.baseline.map(|(row, metric)| (section.rows[row].name.clone(), metric)),
-            table: table(results, &rows),
-            plot: plot(results, &rows),
+            plot: picture.draw(&section.title, &table),
+            table,
+            picture,
             marks: section.marks.iter().map(|mark| Judged::of(mark, results)).collect(),
             rows,
         }
@@ -267,10 +276,11 @@ impl SectionReport {
 }
 
 impl RowReport {
-    fn of(row: &RowResults<'_>, ratio: Option<Spread>) -> RowReport {
+    fn of(row: &RowResults<'_>, is_ours: bool, ratio: Option<Spread>) -> RowReport {
         let metrics = row.samples.iter().flatten().flat_map(|sample| sample.figures.keys().copied());
         RowReport {
             name: row.name.to_owned(),
+            ours: is_ours,
             figures: metrics.filter_map(|metric| Some((metric, row.spread(metric)?))).collect(),
             ratio,
             noisy: row.is_noisy(),
@@ -310,17 +320,17 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
         head.push(String::new());
     }
     let mut table = Table { rows: vec![head] };
+    let none = || cell::NONE.to_owned();
     for row in rows {
         let mut cells = vec![row.name.clone()];
         cells.extend(columns.iter().map(|metric| {
             row.figures
                 .get(metric)
-                .map_or_else(|| "-".to_owned(), |spread| cell(spread, |value| metric.show(value)))
+                .map_or_else(none, |spread| cell::write(spread, |value| metric.show(value)))
         }));
         if section.baseline.is_some() {
-            cells.push(
-                row.ratio.map_or_else(|| "-".to_owned(), |ratio| cell(&ratio, |value| format!("{value:.2}"))),
-            );
+            let show = |ratio| cell::write(&ratio, |value| format!("{value:.2}"));
+            cells.push(row.ratio.map_or_else(none, show));
         }
         if is_marked {
             cells.push(row.marks());
@@ -350,59 +360,6 @@ fn wrapped(text: &str) -> String {
         }
     }
     lines.join("\n")
-}
-
-/// `median (least-most)`, or the one value.
-fn cell(spread: &Spread, show: impl Fn(f64) -> String) -> String {
-    let (median, least, most) = (show(spread.median), show(spread.least), show(spread.most));
-    if least == most { median } else { format!("{median} ({least}-{most})") }
-}
-
-fn plot(results: &SectionResults<'_>, rows: &[RowReport]) -> String {
-    let title = &results.section.title;
-    match results.section.drawing {
-        Drawing::Bars(metric) => {
-            let baseline = results.section.baseline.map(|(row, _)| row);
-            let drawn: Vec<Bar> = rows
-                .iter()
-                .enumerate()
-                .filter_map(|(index, row)| {
-                    let spread = *row.figures.get(&metric)?;
-                    let figure = cell(&spread, |value| metric.show(value));
-                    Some(Bar { name: row.name.clone(), spread, figure, is_baseline: baseline == Some(index) })
-                })
-                .collect();
-            bars(title, metric.label(), &drawn)
-        }
-        Drawing::Curve { x, y } => {
-            let (show_x, show_y) = (|value| tick(x, value), |value| tick(y, value));
-            let x_axis = Axis { label: x.label(), show: &show_x };
-            let y_axis = Axis { label: y.label(), show: &show_y };
-            curves(title, &x_axis, &y_axis, &lines(rows, x, y))
-        }
-    }
-}
-
-/// Round figures, without the zeros that say nothing.
-fn tick(metric: Metric, value: f64) -> String {
-    let text = metric.show(value);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// Rows whose names are the same up to a comma are points of one line.
-fn lines(rows: &[RowReport], x: Metric, y: Metric) -> Vec<Curve> {
-    let mut lines: Vec<Curve> = Vec::new();
-    for row in rows {
-        let name = row.name.split(", ").next().unwrap_or_default();
-        let (Some(x), Some(y)) = (row.figures.get(&x), row.figures.get(&y)) else { continue };
-        if lines.last().is_none_or(|line| line.name != name) {
-            lines.push(Curve { name: name.to_owned(), points: Vec::new() });
-        }
-        if let Some(line) = lines.last_mut() {
-            line.points.push((x.median, y.median));
-        }
-    }
-    lines
 }
 
 /// Rows that say less than they seem to.

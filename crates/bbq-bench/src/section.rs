@@ -1,5 +1,7 @@
 //! A section of an experiment: rows that are compared with each other.
 
+use serde::{Deserialize, Serialize};
+
 use crate::metric::Metric;
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -17,6 +19,8 @@ pub(crate) struct Asked {
 /// One thing that is measured.
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// Whether it is of bbq, bbq-listen or an example of it; not another's server, bare C, or the disk alone.
+    pub(crate) is_ours: bool,
     /// `None` if the load goes as fast as the server.
     pub(crate) asked: Option<Asked>,
     pub(crate) measure: Measure,
@@ -27,7 +31,15 @@ impl Row {
         name: impl Into<String>,
         measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
     ) -> Row {
-        Row { name: name.into(), asked: None, measure: Box::new(measure) }
+        Row { name: name.into(), is_ours: true, asked: None, measure: Box::new(measure) }
+    }
+
+    /// What ours are compared with.
+    pub(crate) fn other(
+        name: impl Into<String>,
+        measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
+    ) -> Row {
+        Row { is_ours: false, ..Row::new(name, measure) }
     }
 
     /// The same row at a rate. The report names it if its `figure` stays below the rate.
@@ -37,7 +49,8 @@ impl Row {
 }
 
 /// How a section is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Drawing {
     /// A bar for each row.
     Bars(Metric),
@@ -61,6 +74,8 @@ pub(crate) struct Section {
     pub(crate) title: String,
     /// What is done, and what an acknowledgement means if there is one.
     pub(crate) about: String,
+    /// What an operation is, in a word or two: figures are of one.
+    pub(crate) operation: &'static str,
     pub(crate) columns: Vec<Metric>,
     /// The row and the figure that each row's ratio is taken to.
     pub(crate) baseline: Option<(usize, Metric)>,
@@ -71,7 +86,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// A section without a baseline and without marks.
+    /// A section of messages, without a baseline and without marks.
     pub(crate) fn new(
         title: impl Into<String>,
         about: impl Into<String>,
@@ -80,7 +95,13 @@ impl Section {
         rows: Vec<Row>,
     ) -> Section {
         let (title, about, columns) = (title.into(), about.into(), columns.to_vec());
-        Section { title, about, columns, baseline: None, drawing, rows, marks: Vec::new() }
+        let operation = "message";
+        Section { title, about, operation, columns, baseline: None, drawing, rows, marks: Vec::new() }
+    }
+
+    /// The same of other operations than messages.
+    pub(crate) fn of(self, operation: &'static str) -> Section {
+        Section { operation, ..self }
     }
 
     /// The same with ratios to the row of this name, if it is there.

@@ -1,8 +1,66 @@
-//! As much of SVG 1.1 as plots need: rectangles, lines, text.
+//! As much of SVG as plots need: rectangles, lines, text, in colours for light and dark pages.
+//!
+//! Colours are attributes, which every program understands. A style sheet in the picture replaces them where the reader prefers
+//! dark pages. The background is painted in both, so that a picture is legible on a page of the other kind, too.
 //!
 //! Invariant: what is written is well-formed, whatever the texts are.
 
 use std::fmt::Write;
+
+/// What a shape is, which decides its colour: class, colour on light pages, colour on dark pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Background,
+    /// Text to read.
+    Ink,
+    /// Text that explains.
+    Muted,
+    Grid,
+    /// The measured product, in shades of one colour.
+    Ours,
+    OursPale,
+    OursDeep,
+    /// What stands beside it, in greys.
+    Other,
+    OtherPale,
+}
+
+impl Paint {
+    const ALL: [Paint; 9] = [
+        Paint::Background,
+        Paint::Ink,
+        Paint::Muted,
+        Paint::Grid,
+        Paint::Ours,
+        Paint::OursPale,
+        Paint::OursDeep,
+        Paint::Other,
+        Paint::OtherPale,
+    ];
+
+    /// Shapes have three times the contrast of their background, text four and a half times.
+    fn colours(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Paint::Background => ("background", "#ffffff", "#0d1117"),
+            Paint::Ink => ("ink", "#1f2328", "#e6edf3"),
+            Paint::Muted => ("muted", "#59636e", "#9aa4af"),
+            Paint::Grid => ("grid", "#dfe4e9", "#2b323b"),
+            Paint::Ours => ("ours", "#0b62c4", "#4c9cff"),
+            Paint::OursPale => ("ours-pale", "#3d94e6", "#a8d1ff"),
+            Paint::OursDeep => ("ours-deep", "#0a3069", "#2f74d8"),
+            Paint::Other => ("other", "#6e7781", "#8b949e"),
+            Paint::OtherPale => ("other-pale", "#8c959f", "#6e7681"),
+        }
+    }
+
+    fn class(self) -> &'static str {
+        self.colours().0
+    }
+
+    fn light(self) -> &'static str {
+        self.colours().1
+    }
+}
 
 /// Where a text's position is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +68,33 @@ pub(crate) enum Anchor {
     Start,
     Middle,
     End,
+}
+
+impl Anchor {
+    fn word(self) -> &'static str {
+        match self {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        }
+    }
+}
+
+/// How a text looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Face {
+    pub(crate) size: f64,
+    pub(crate) is_bold: bool,
+    pub(crate) paint: Paint,
+}
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stroke {
+    pub(crate) width: f64,
+    /// Lengths of strokes and gaps; empty for a solid line.
+    pub(crate) dashes: &'static str,
+    pub(crate) paint: Paint,
 }
 
 /// A point, in pixels from the upper left corner.
@@ -28,52 +113,57 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
-    /// Empty, on white: it may be shown on any page.
+    /// Nothing but its background.
     pub(crate) fn new(width: f64, height: f64) -> Svg {
         let mut svg = Svg { width, height, body: String::new() };
-        svg.rectangle(Point { x: 0.0, y: 0.0 }, Point { x: width, y: height }, "#fff");
+        svg.rectangle(Point { x: 0.0, y: 0.0 }, Point { x: width, y: height }, Paint::Background);
         svg
     }
 
     /// From its upper left to its lower right corner.
-    pub(crate) fn rectangle(&mut self, from: Point, to: Point, colour: &str) {
+    pub(crate) fn rectangle(&mut self, from: Point, to: Point, paint: Paint) {
         let (width, height) = ((to.x - from.x).max(0.0), (to.y - from.y).max(0.0));
-        let (x, y, colour) = (from.x, from.y, escaped(colour));
+        let (x, y, class, colour) = (from.x, from.y, paint.class(), paint.light());
         self.element(format_args!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
         ));
     }
 
-    pub(crate) fn line(&mut self, points: &[Point], colour: &str, width: f64) {
+    pub(crate) fn line(&mut self, points: &[Point], stroke: Stroke) {
         let points: Vec<String> =
             points.iter().map(|point| format!("{:.1},{:.1}", point.x, point.y)).collect();
-        let (points, colour) = (points.join(" "), escaped(colour));
+        let Stroke { width, dashes, paint } = stroke;
+        let (points, class, colour) = (points.join(" "), paint.class(), paint.light());
+        let dashes =
+            if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         self.element(format_args!(
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
+            "<polyline class=\"line {class}\" points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>"
         ));
     }
 
-    pub(crate) fn dot(&mut self, at: Point, colour: &str) {
-        let (x, y, colour) = (at.x, at.y, escaped(colour));
-        self.element(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"));
+    pub(crate) fn dot(&mut self, at: Point, paint: Paint) {
+        let (x, y, class, colour) = (at.x, at.y, paint.class(), paint.light());
+        self.element(format_args!(
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
+        ));
     }
 
-    pub(crate) fn text(&mut self, at: Point, anchor: Anchor, text: &str) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
-        let (x, y, text) = (at.x, at.y, escaped(text));
-        self.element(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"));
+    pub(crate) fn text(&mut self, at: Point, anchor: Anchor, face: Face, text: &str) {
+        let Face { size, is_bold, paint } = face;
+        let (x, y, text, class, colour) = (at.x, at.y, escaped(text), paint.class(), paint.light());
+        let (anchor, weight) = (anchor.word(), if is_bold { " font-weight=\"bold\"" } else { "" });
+        self.element(format_args!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\"{weight} fill=\"{colour}\">{text}</text>"
+        ));
     }
 
     /// The whole document.
     pub(crate) fn finish(self) -> String {
         let Svg { width, height, body } = self;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n{body}</svg>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\">\n{}\n{body}</svg>\n",
+            style()
         )
     }
 
@@ -81,6 +171,15 @@ impl Svg {
         // Writing to a String does not fail.
         let _ = writeln!(self.body, "{element}");
     }
+}
+
+/// The colours of dark pages.
+fn style() -> String {
+    let rules = Paint::ALL.map(|paint| {
+        let (class, _, dark) = paint.colours();
+        format!(".plot .{class}{{fill:{dark}}}.plot .line.{class}{{fill:none;stroke:{dark}}}")
+    });
+    format!("<style>@media (prefers-color-scheme:dark){{{}}}</style>", rules.concat())
 }
 
 /// For XML and HTML, in text and in attributes. Characters that XML does not know are left out.
@@ -128,13 +227,40 @@ pub(crate) fn assert_well_formed(xml: &str) {
 mod tests {
     use super::*;
 
+    /// How much lighter the lighter of two colours is, as WCAG 2 defines it.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let luminance = |colour: &str| {
+            let channel = |at: usize| {
+                let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+                if value <= 0.03928 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn everything_but_the_grid_is_legible_on_light_and_dark_pages() {
+        let (_, white, black) = Paint::Background.colours();
+        for paint in Paint::ALL.into_iter().filter(|paint| !matches!(paint, Paint::Background | Paint::Grid))
+        {
+            let (class, light, dark) = paint.colours();
+            let least = if matches!(paint, Paint::Ink | Paint::Muted) { 4.5 } else { 3.0 };
+            assert!(contrast(light, white) >= least, "{class}: {}", contrast(light, white));
+            assert!(contrast(dark, black) >= least, "{class}: {}", contrast(dark, black));
+        }
+    }
+
     #[test]
     fn any_text_leaves_it_well_formed() {
         let mut svg = Svg::new(100.0, 50.0);
-        svg.text(Point { x: 1.0, y: 2.0 }, Anchor::Middle, "a < b & \"c\" > \u{0}d");
-        svg.line(&[Point { x: 0.0, y: 0.0 }, Point { x: 5.0, y: 5.0 }], "red\" onload=\"", 1.5);
-        svg.rectangle(Point { x: 9.0, y: 9.0 }, Point { x: 1.0, y: 1.0 }, "#eee");
-        svg.dot(Point { x: 3.0, y: 3.0 }, "blue");
+        let face = Face { size: 12.0, is_bold: true, paint: Paint::Ink };
+        svg.text(Point { x: 1.0, y: 2.0 }, Anchor::Middle, face, "a < b & \"c\" > \u{0}d");
+        let stroke = Stroke { width: 1.5, dashes: "3 4", paint: Paint::Ours };
+        svg.line(&[Point { x: 0.0, y: 0.0 }, Point { x: 5.0, y: 5.0 }], stroke);
+        svg.rectangle(Point { x: 9.0, y: 9.0 }, Point { x: 1.0, y: 1.0 }, Paint::Grid);
+        svg.dot(Point { x: 3.0, y: 3.0 }, Paint::Other);
         let text = svg.finish();
         assert_well_formed(&text);
         assert!(text.contains("a &lt; b &amp; &quot;c&quot; &gt; d"), "{text}");

@@ -16,6 +16,10 @@ const ACKNOWLEDGED_EVERY: Duration = Duration::from_millis(200);
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
 const MARGIN: f64 = 46.0;
+/// The colours of dark pages; those of light ones are attributes.
+const STYLE: &str = "<style>@media (prefers-color-scheme:dark){.page{fill:#0d1117}.away{fill:#3a2320}text{fill:#e6edf3}\
+path.wait{stroke:#ff8a73}text.wait{fill:#ff8a73}path.attempts{stroke:#4c9cff}text.attempts{fill:#4c9cff}\
+.marks{stroke:#e6edf3}}</style>";
 
 /// A line of steps through the points, from one to the next.
 fn steps(points: &[(Duration, f64)], most: f64) -> String {
@@ -67,15 +71,16 @@ fn main() -> std::io::Result<()> {
     writeln!(
         std::io::stdout(),
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full} {height}" font-family="sans-serif" font-size="12" text-anchor="middle">
-<rect width="100%" height="100%" fill="#fff"/>
-<rect x="{MARGIN}" y="{MARGIN}" width="{away:.1}" height="{HEIGHT}" fill="#f3e3e0"/>
+{STYLE}
+<rect class="page" width="100%" height="100%" fill="#fff"/>
+<rect class="away" x="{MARGIN}" y="{MARGIN}" width="{away:.1}" height="{HEIGHT}" fill="#f3e3e0"/>
 <path d="M{MARGIN} {MARGIN}V{bottom}H{right}V{MARGIN}" fill="none" stroke="#888"/>
-<path d="{waits}" fill="none" stroke="#b3321f" stroke-width="2"/>
-<path d="{attempts}" fill="none" stroke="#1f5fb3" stroke-width="2" stroke-dasharray="5 3"/>
-<path d="{marks}" stroke="#333"/>
+<path class="wait" d="{waits}" fill="none" stroke="#b3321f" stroke-width="2"/>
+<path class="attempts" d="{attempts}" fill="none" stroke="#1f5fb3" stroke-width="2" stroke-dasharray="5 3"/>
+<path class="marks" d="{marks}" stroke="#333"/>
 <text x="{middle:.1}" y="20">server away (shaded), then back; each tick below is an attempt</text>
-<text x="{MARGIN}" y="38" text-anchor="start" fill="#b3321f">wait, 0 to {wait_most} s (solid)</text>
-<text x="{right}" y="38" text-anchor="end" fill="#1f5fb3">attempts, 0 to {attempts_most} (dashed)</text>
+<text class="wait" x="{MARGIN}" y="38" text-anchor="start" fill="#b3321f">wait, 0 to {wait_most} s (solid)</text>
+<text class="attempts" x="{right}" y="38" text-anchor="end" fill="#1f5fb3">attempts, 0 to {attempts_most} (dashed)</text>
 {seconds}
 </svg>"##,
         height = HEIGHT + 2.0 * MARGIN,

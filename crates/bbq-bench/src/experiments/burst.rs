@@ -26,7 +26,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
     let mut rows = vec![Row::new("bbq whole+tcp, spool and file", to_product)];
     if let Some(floor) = floor::available(settings, "churn_reuseport", &mut left_out) {
-        rows.push(Row::new(FLOOR, move |settings| to_floor(settings, &floor)));
+        rows.push(Row::other(FLOOR, move |settings| to_floor(settings, &floor)));
     }
     let section = Section::new(
         "4 KiB messages, a connection each, 4 client threads",

@@ -67,13 +67,13 @@ const STATES: [(&str, State); 5] = [
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
-    let mut rows = vec![Row::new("a copy into a ring of 1 MiB", copy_alone)];
+    let mut rows = vec![Row::other("a copy into a ring of 1 MiB", copy_alone)];
     rows.extend(
         STATES.map(|(name, state)| Row::new(format!("send, {name}"), move |settings| bbq(settings, state))),
     );
-    rows.push(Row::new("send(2) on a unix datagram socket, as syslog(3)", datagrams));
+    rows.push(Row::other("send(2) on a unix datagram socket, as syslog(3)", datagrams));
     for library in send_cost::available(settings, &mut left_out) {
-        rows.push(Row::new(library.name(), move |settings| library.measure(settings)));
+        rows.push(Row::other(library.name(), move |settings| library.measure(settings)));
     }
     let section = Section::new(
         "one call in the application's thread, 100 B",
@@ -83,7 +83,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         &COLUMNS,
         Drawing::Bars(Metric::LatencyP999),
         rows,
-    );
+    )
+    .of("call");
     let section = Section { baseline: Some((0, Metric::LatencyP50)), ..section };
     Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }

@@ -34,6 +34,10 @@ impl Server {
             Server::Unbound(so_reuseport) => format!("Unbound so-reuseport {so_reuseport}"),
         }
     }
+
+    fn row(self, name: String, measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static) -> Row {
+        Row { is_ours: matches!(self, Server::Own(_)), ..Row::new(name, measure) }
+    }
 }
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
@@ -47,7 +51,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     }
     let paced = |server: Server, name: String, sockets, rate: u32| {
         let per_second = f64::from(rate);
-        Row::new(name, move |settings| measure(settings, server, sockets, Some(per_second)))
+        server
+            .row(name, move |settings| measure(settings, server, sockets, Some(per_second)))
             .asking(per_second, Metric::OfferedRate)
     };
     let curve = servers.iter().flat_map(|server| {
@@ -64,7 +69,9 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             servers.iter().map(|server| paced(*server, server.name(), sockets, MODERATE)).collect();
         let full = servers
             .iter()
-            .map(|&server| Row::new(server.name(), move |settings| measure(settings, server, sockets, None)))
+            .map(|&server| {
+                server.row(server.name(), move |settings| measure(settings, server, sockets, None))
+            })
             .collect();
         for (words, rows) in [("20,000 queries a second", moderate), ("as fast as answers come", full)] {
             let title = format!("{words}, {sockets} sockets");
@@ -93,7 +100,7 @@ fn section(title: impl Into<String>, sockets: usize, drawing: Drawing, rows: Vec
         Metric::ClientBusy,
         Metric::LargestShare,
     ];
-    Section::new(title, about, &columns, drawing, rows)
+    Section::new(title, about, &columns, drawing, rows).of("query")
 }
 
 fn measure(

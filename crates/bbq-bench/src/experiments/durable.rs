@@ -49,7 +49,7 @@ const COLUMNS: [Metric; 8] = [
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
     let jetstream = nats::jetstream(settings, &mut left_out);
-    let mut waiting = vec![Row::new("write of 4 KiB and fdatasync, no server", sync_alone)];
+    let mut waiting = vec![Row::other("write of 4 KiB and fdatasync, no server", sync_alone)];
     for (name, level) in [("durable", AckLevel::Durable), ("received", AckLevel::Received)] {
         waiting.extend(CLIENTS.map(|clients| {
             Row::new(waiting_name(name, clients), move |settings| measure(settings, level, clients, 1))
@@ -57,7 +57,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     }
     let of_jetstream = |connections, window, name: String| {
         let row = |server: JetStream| {
-            Row::new(name, move |settings| publish(settings, &server, connections, window))
+            Row::other(name, move |settings| publish(settings, &server, connections, window))
         };
         jetstream.clone().map(row)
     };
@@ -115,6 +115,7 @@ fn nobody_waits() -> Section {
         Drawing::Bars(Metric::ServerCpu),
         INTERVALS_MS.map(row).into(),
     )
+    .of("datagram")
 }
 
 fn measure(

@@ -47,6 +47,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         Drawing::Bars(Metric::ServerCpu),
         rows,
     )
+    .of("greeting")
     .beside(DISTRIBUTIONS[0], Metric::ServerCpu);
     Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }

@@ -37,7 +37,7 @@ fn section(title: &'static str, close: bool, beside_nginx: bool) -> Section {
         section.baseline = Some((section.rows.len(), Metric::ServerCpu));
         section.rows.extend(
             nginx::MODES
-                .map(|(name, mode)| Row::new(name, move |settings| measure_nginx(settings, mode, close))),
+                .map(|(name, mode)| Row::other(name, move |settings| measure_nginx(settings, mode, close))),
         );
         section.about += " nginx without logs answers `return 200 \"OK\"`; it checks and dates what bbq-listen's bare server \
                           does not: `bbq bench servers` has the whole example beside it.";

@@ -54,7 +54,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     }
     if settings.peers && peers::installed("nginx", &mut left_out) {
         for count in counts {
-            rows.push(Row::new(format!("nginx, {count}"), move |settings| of_nginx(settings, count)));
+            rows.push(Row::other(format!("nginx, {count}"), move |settings| of_nginx(settings, count)));
         }
     }
     let section = Section::new(
@@ -65,7 +65,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         Drawing::Bars(Metric::MemoryPerConnection),
         rows,
     );
-    Ok(Plan { left_out, ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, ..Plan::of(vec![section.of("idle connection")]) })
 }
 
 fn lines(settings: &Settings, count: usize) -> anyhow::Result<Sample> {

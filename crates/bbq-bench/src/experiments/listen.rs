@@ -79,6 +79,7 @@ pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
         Drawing::Bars(Metric::Rate),
         rows,
     )
+    .of("request")
     .beside(distributions[0], Metric::Rate)
 }
 

@@ -79,7 +79,7 @@ fn churn(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     };
     let mut rows = Vec::new();
     if let (Some(floor), Some(client)) = (floor, client.clone()) {
-        rows.push(Row::new(CHURN_FLOOR, move |settings| {
+        rows.push(Row::other(CHURN_FLOOR, move |settings| {
             let workers = settings.workers.to_string();
             floor.measure(settings, &[&workers], false, |server| load(&client, settings, server))
         }));
@@ -127,9 +127,10 @@ fn lines(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     for (server, start) in servers {
         for (name, client) in &clients {
             let (Some(check), client) = (check.clone(), client.clone()) else { continue };
-            rows.push(Row::new(format!("{server}, {name}"), move |settings| {
+            let row = Row::new(format!("{server}, {name}"), move |settings| {
                 measure_lines(settings, start, &client, &check)
-            }));
+            });
+            rows.push(Row { is_ours: start.is_none(), ..row });
         }
     }
     let mark = |client| Mark {
@@ -148,6 +149,7 @@ fn lines(settings: &Settings, left_out: &mut Vec<String>) -> Section {
         rows,
         vec![mark("loggen"), mark("lines_client")],
     )
+    .of("line")
 }
 
 fn measure_lines(
@@ -182,7 +184,7 @@ fn stream(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     if let (Some(floor), Some(client)) =
         (tool("stream_durable", settings, left_out), tool("stream_client", settings, left_out))
     {
-        rows.push(Row::new(STREAM_FLOOR, move |settings| {
+        rows.push(Row::other(STREAM_FLOOR, move |settings| {
             let output = settings.directory.join("output").display().to_string();
             floor.measure(settings, &[&output], true, |server| {
                 let mut command = client.client(server);

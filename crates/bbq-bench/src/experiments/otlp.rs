@@ -51,7 +51,7 @@ fn logs(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     );
     let (mut rows, ours) = of_bbq("otlp+tcp", &posts);
     if settings.peers && peers::installed(collector::PROGRAM, left_out) {
-        rows.push(Row::new(COLLECTOR, move |settings| to_collector(settings, &posts)));
+        rows.push(Row::other(COLLECTOR, move |settings| to_collector(settings, &posts)));
     }
     let title =
         format!("otlp: requests of {RECORDS} log records of {TEXT_BYTES} B, {LOG_CONNECTIONS} connections");
@@ -60,6 +60,7 @@ fn logs(settings: &Settings, left_out: &mut Vec<String>) -> Section {
                  which it syncs, or to the sink null:. The Collector has a persistent sending_queue (file_storage, fsync: true), and behind it \
                  an exporter that writes the texts to a file, unsynced, and does nothing else.";
     section(settings, title, about, rows, (&ours, Some(RECORD_MARK)), (COLLECTOR, COLLECTOR_MARK))
+        .of("log record")
 }
 
 fn messages(settings: &Settings, left_out: &mut Vec<String>) -> Section {
@@ -68,7 +69,7 @@ fn messages(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     let (mut rows, ours) = of_bbq("http+tcp", &posts);
     let (name, mode) = nginx::MODES[0];
     if settings.peers && peers::installed("nginx", left_out) {
-        rows.push(Row::new(name, move |settings| {
+        rows.push(Row::other(name, move |settings| {
             nginx::start(settings, mode, None)?.measure(|server| run(settings, &posts, server))
         }));
     }

@@ -67,14 +67,14 @@ pub(super) fn name_server(
         }
         if peers::installed("unbound", left_out) {
             rows.extend(["yes", "no"].map(|so_reuseport| {
-                Row::new(format!("unbound so-reuseport {so_reuseport}"), move |settings| {
+                Row::other(format!("unbound so-reuseport {so_reuseport}"), move |settings| {
                     unbound::start(settings, so_reuseport)?.measure(|server| load(settings, server))
                 })
             }));
         }
     }
     let title = format!("dns: UDP, {NAMES} names, {sockets} sockets");
-    section(&title, rows, limit, format!("dns_cache {}", distributions[0]), UNBOUND_FLOOR)
+    section(&title, rows, limit, format!("dns_cache {}", distributions[0]), UNBOUND_FLOOR).of("query")
 }
 
 pub(super) fn section(title: &str, rows: Vec<Row>, limit: f64, row: String, floor: &str) -> Section {
@@ -82,7 +82,7 @@ pub(super) fn section(title: &str, rows: Vec<Row>, limit: f64, row: String, floo
                  fails the sample.";
     let mark = Mark { row, limit, floor: Some(floor.to_owned()), beside: Vec::new() };
     let section = Section::new(title, about, &COLUMNS, Drawing::Bars(Metric::ServerCpu), rows);
-    Section { marks: vec![mark], ..section }.beside(floor, Metric::ServerCpu)
+    Section { marks: vec![mark], ..section }.of("request").beside(floor, Metric::ServerCpu)
 }
 
 /// An example by a distribution, under wrk.
@@ -105,7 +105,7 @@ fn own(
 }
 
 pub(super) fn beside_nginx(name: &'static str, mode: nginx::Mode, carries_on: bool, wrk: Wrk) -> Row {
-    Row::new(name, move |settings| {
+    Row::other(name, move |settings| {
         let upstream = upstream(settings, carries_on)?;
         let to = upstream.as_ref().map(Peer::address);
         nginx::start(settings, mode, to)?.measure(|server| wrk.run(settings, server))

@@ -92,6 +92,7 @@ fn section(title: &str, load: Skewed) -> Section {
         Metric::OthersBusy,
     ];
     Section::new(title, about, &columns, Drawing::Bars(Metric::LatencyP99), rows)
+        .of("request")
         .beside(HASH, Metric::LatencyP99)
 }
 

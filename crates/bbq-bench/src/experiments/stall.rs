@@ -79,14 +79,17 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         let workers = workers(settings);
         let rows = servers(kind)
             .into_iter()
-            .map(|(name, server)| Row::new(name, move |settings| measure(settings, kind, server)))
+            .map(|(name, server)| Row {
+                is_ours: !matches!(server, Server::Nginx { .. }),
+                ..Row::new(name, move |settings| measure(settings, kind, server))
+            })
             .collect();
         let stall = if kind == Kind::Starved { STARVED } else { STALL };
         let title = format!("{title}: one of {workers} workers, for {} s", stall.as_secs_f64());
         let about = format!(
             "{CONNECTIONS} new connections in a second, each with a request: from when a connection was due to its answer. {about}"
         );
-        Section::new(title, about, &COLUMNS, Drawing::Bars(Metric::LatencyMax), rows)
+        Section::new(title, about, &COLUMNS, Drawing::Bars(Metric::LatencyMax), rows).of("new connection")
     };
     let mut sections = vec![section(
         Kind::Awake,

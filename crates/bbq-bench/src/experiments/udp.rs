@@ -38,12 +38,12 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     if let Some(floor) = floor::available(settings, "udp_recvmmsg", &mut left_out) {
         for rate in RATES {
             let floor = floor.clone();
-            rows.push(row(FLOOR, rate, move |settings| to_floor(settings, &floor, rate.into())));
+            rows.push(other(FLOOR, rate, move |settings| to_floor(settings, &floor, rate.into())));
         }
     }
     for (name, start) in peers::available(settings, &peers::DATAGRAM_SERVERS, &mut left_out) {
         for rate in RATES {
-            rows.push(row(name, rate, move |settings| to_peer(settings, start, rate.into())));
+            rows.push(other(name, rate, move |settings| to_peer(settings, start, rate.into())));
         }
     }
     let section = Section::new(
@@ -63,7 +63,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         ],
         Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerCpu },
         rows,
-    );
+    )
+    .of("datagram");
     Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }
 
@@ -74,6 +75,14 @@ fn at_rate(name: &str, per_second: u32) -> String {
 
 fn row(name: &str, per_second: u32, measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static) -> Row {
     Row::new(at_rate(name, per_second), measure).asking(per_second.into(), Metric::OfferedRate)
+}
+
+fn other(
+    name: &str,
+    per_second: u32,
+    measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
+) -> Row {
+    Row { is_ours: false, ..row(name, per_second, measure) }
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {

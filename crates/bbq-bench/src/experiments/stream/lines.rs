@@ -20,14 +20,18 @@ pub(super) fn section(settings: &Settings, left_out: &mut Vec<String>) -> Sectio
         Drawing::Bars(Metric::ServerCpu),
         rows(settings, left_out),
     );
-    Section { baseline: Some((0, Metric::ServerCpu)), ..section }
+    Section { baseline: Some((0, Metric::ServerCpu)), ..section }.of("line")
 }
 
 fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
     let peers = peers::available(settings, &peers::LINE_SERVERS, left_out);
     let peers = peers.into_iter().map(|(name, start)| (name, Some(start)));
     let servers = [("bbq lines+tcp", None)].into_iter().chain(peers);
-    servers.map(|(name, peer)| Row::new(name, move |settings| measure(settings, peer))).collect()
+    let row = |(name, peer): (&'static str, Option<peers::Start>)| Row {
+        is_ours: peer.is_none(),
+        ..Row::new(name, move |settings| measure(settings, peer))
+    };
+    servers.map(row).collect()
 }
 
 fn measure(settings: &Settings, peer: Option<peers::Start>) -> anyhow::Result<Sample> {

@@ -27,12 +27,12 @@ pub(super) fn section(settings: &Settings, left_out: &mut Vec<String>) -> Sectio
 fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
     let mut rows = vec![Row::new("bbq, durable", |settings| measure(settings, BYTES, 1, AckLevel::Durable))];
     if let Some(floor) = floor::available(settings, "stream_durable", left_out) {
-        rows.push(Row::new("bare C: CRC-32C, write, sync", move |settings| {
+        rows.push(Row::other("bare C: CRC-32C, write, sync", move |settings| {
             bytes_to_floor(settings, &floor, BYTES)
         }));
     }
     if settings.peers && peers::installed("nats-server", left_out) {
-        rows.push(Row::new("NATS core", |settings| {
+        rows.push(Row::other("NATS core", |settings| {
             let peer = nats::start(settings)?;
             let meter = Meter::start(Some(peer.pid()))?;
             let sample = meter.stop(&nats::publish(settings, &peer, BYTES)?)?;
@@ -41,7 +41,7 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
         }));
     }
     if let Some(zeromq) = zeromq::available(settings, left_out) {
-        rows.push(Row::new("ZeroMQ PUSH/PULL", move |settings| zeromq.measure(settings, BYTES as u64)));
+        rows.push(Row::other("ZeroMQ PUSH/PULL", move |settings| zeromq.measure(settings, BYTES as u64)));
     }
     rows
 }
