@@ -1,7 +1,5 @@
 //! If this fails, a client can send in the stream of a server's own messages, and a server behind it takes those for known.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
