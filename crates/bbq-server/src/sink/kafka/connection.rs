@@ -121,13 +121,14 @@ impl Connection {
             connection.find_progress(link, call, &cluster)?;
         } else {
             // What it took in transactions, before it was configured to do without.
-            connection.committed = link.shared.seen();
+            connection.committed = link.shared.seen_and_kept();
         }
         link.outgoing.rewind(&connection.committed);
         connection.positions = connection.committed.clone();
         if settings.is_exactly_once && !link.shared.is_writer() {
             // Whoever wrote before sees from now on that it must not come back.
-            link.shared.begin_writing(connection.known_end.end());
+            let end = connection.known_end.end();
+            link.shared.begin_writing();
             connection.begin()?;
             connection.send_progress(link)?;
             connection.wait_delivered(link, call)?;
@@ -137,6 +138,7 @@ impl Connection {
                 return Err(Ended::Failed(described_code(&settings, failure.code)));
             }
             connection.commit(link, call)?;
+            link.shared.has_written(end);
         }
         Ok(connection)
     }
@@ -158,7 +160,12 @@ impl Connection {
                 link.shared.take_over();
                 return Err(taken_over(settings));
             }
-            Some(Progress { positions, refused, .. }) => (positions, refused),
+            Some(Progress { offset, positions, refused, .. }) => {
+                if is_own {
+                    link.shared.has_written(offset);
+                }
+                (positions, refused)
+            }
             // It was deleted because it was old.
             None if start > 0 => (link.shared.seen(), Refused::default()),
             None => (Positions::default(), Refused::default()),

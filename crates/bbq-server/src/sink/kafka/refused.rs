@@ -70,8 +70,9 @@ impl Refused {
         self.0.retain(|(lane, number), _| *number >= before(*lane));
     }
 
-    pub(super) fn forget_letters(&mut self) {
-        self.0.retain(|_, reason| !reason.has_letter);
+    /// Forgets dead letters before a position.
+    pub(super) fn forget_letters(&mut self, before: &Positions) {
+        self.0.retain(|(lane, number), reason| !reason.has_letter || *number >= before.record(*lane));
     }
 
     pub(super) fn letters(&self) -> Refused {
@@ -178,7 +179,9 @@ mod tests {
         assert!(refused.reason((0, 8)).unwrap().has_letter && !refused.reason((0, 9)).unwrap().has_letter);
         let mut later = refused.clone();
         later.forget(&[LanePlace { lane: 0, position: 4096, record: 8 }]);
-        later.forget_letters();
+        later.forget_letters(&Positions::default());
+        assert_eq!(later.letters().to_string(), "0:8+1");
+        later.forget_letters(&Positions::parse("0:4096:9").unwrap());
         assert_eq!(later, others);
         // What the progress says does not replace what the cursor says.
         later.merge(Refused::parse("0:7+2 0:9+1").unwrap());

@@ -45,7 +45,7 @@ struct State {
     /// The messages behind it that the brokers refuse.
     refused: Refused,
     losses: Losses,
-    /// Where the topic of the progress ended when this writer wrote its first; `None` if that is to be written.
+    /// The first progress of this writer is not before this offset; `None` if it is to be written.
     begun_at: Option<i64>,
     /// Whether the brokers are known to be there.
     is_connected: bool,
@@ -182,6 +182,14 @@ impl Shared {
         self.state().seen.clone()
     }
 
+    /// The same, without groups whose refused messages are no dead letters yet.
+    pub(super) fn seen_and_kept(&self) -> Positions {
+        let state = self.state();
+        let mut positions = state.seen.clone();
+        positions.limit(&state.kept);
+        positions
+    }
+
     /// Whether the topic of the progress has something of this writer, as far as is known.
     pub(super) fn is_writer(&self) -> bool {
         self.state().begun_at.is_some()
@@ -192,9 +200,15 @@ impl Shared {
         self.state().begun_at.is_some_and(|begun_at| offset >= begun_at)
     }
 
-    /// The topic of the progress ends here, and the first progress of this writer is written next.
-    pub(super) fn begin_writing(&self, end: i64) {
-        self.state().begun_at = Some(end);
+    /// The first progress of this writer is on its way. If another's is found instead, this one is written again.
+    pub(super) fn begin_writing(&self) {
+        self.state().begun_at = Some(i64::MAX);
+    }
+
+    /// The topic of the progress has something of this writer at this offset or behind it.
+    pub(super) fn has_written(&self, offset: i64) {
+        let mut state = self.state();
+        state.begun_at = state.begun_at.map(|begun_at| begun_at.min(offset));
     }
 
     /// The topic of the progress has nothing of this writer any more.
@@ -260,6 +274,23 @@ mod tests {
         assert_eq!(older.positions, Positions::parse("0:8192:70").unwrap());
         assert_eq!(older.kept, Positions::default());
         assert_eq!(Remembered::parse("nats 1234 - 0  / "), None);
+    }
+
+    #[test]
+    fn another_writer_is_later_if_it_wrote_behind_the_first_of_this_one() {
+        let shared = Shared::new(Remembered::new().unwrap()).unwrap();
+        assert!(!shared.is_writer() && !shared.is_after_own(9));
+        shared.begin_writing();
+        assert!(shared.is_writer() && !shared.is_after_own(9));
+        shared.has_written(7);
+        assert!(shared.is_after_own(7) && !shared.is_after_own(6));
+        // It was restored at a lower place.
+        shared.has_written(5);
+        assert!(shared.is_after_own(5));
+        shared.forget_writing();
+        assert!(!shared.is_writer());
+        shared.has_written(5);
+        assert!(!shared.is_writer());
     }
 
     /// The topic has lost a part of a group; messages of the group are refused, and not all of them are dead letters.

@@ -57,6 +57,9 @@ enum Stop {
 impl Connection {
     /// Waits for groups, and writes a transaction with them.
     pub(super) fn transaction(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        if self.settings.is_exactly_once && !link.shared.is_connected() {
+            self.look(link, call)?;
+        }
         if link.outgoing.is_taken() {
             self.receive(link, call, IDLE_INTERVAL)?;
             if link.outgoing.is_taken() {
@@ -135,7 +138,7 @@ impl Connection {
             if !too_large.is_empty() {
                 let why: Arc<str> = "the message was too large for the topic".into();
                 too_large.into_iter().for_each(|record| refused.add(record, &why));
-                check_runs(link).map_err(Unsent::Ended)?;
+                check_runs(link, &self.committed).map_err(Unsent::Ended)?;
             }
             match filled {
                 Err(Stop::Unsent(unsent)) => return Err(unsent),
@@ -281,7 +284,7 @@ impl Connection {
         let Some((_, code)) = refused.first() else { return Ok(()) };
         let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
         let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
-        if !may_take && link.refused.without_letters().len() + refused.len() > FIRST_REFUSALS_MAX {
+        if !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX {
             return failed(
                 "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be too \
                  short",
@@ -299,15 +302,15 @@ impl Connection {
         for (record, code) in refused {
             link.refused.add(*record, &refusal(*code));
         }
-        check_runs(link)
+        check_runs(link, &self.committed)
     }
 }
 
-fn check_runs(link: &mut KafkaLink) -> Result<(), Ended> {
+fn check_runs(link: &mut KafkaLink, committed: &Positions) -> Result<(), Ended> {
     link.shared.note_refused(&mut link.refused);
     if link.refused.runs() > RUNS_MAX || link.refused.len() > MESSAGES_MAX {
         // If they come again, they count as delivered.
-        link.refused.forget_letters();
+        link.refused.forget_letters(committed);
         link.shared.note_refused(&mut link.refused);
     }
     if link.refused.runs() <= RUNS_MAX {

@@ -100,12 +100,11 @@ impl AtomicWriter {
     ) -> Result<AtomicWriter, Ended> {
         let found = stream.progress(&mut server, &progress).await?;
         let seen = link.shared.seen();
+        let has_written = link.shared.is_writer();
+        let is_own = found.as_ref().is_some_and(|found| found.writer == link.shared.writer);
         let positions = match &found {
-            // What was before the first progress of this writer is left when the stream has lost that.
             Some(found)
-                if link.shared.is_writer()
-                    && found.writer != link.shared.writer
-                    && found.sequence > seen.sequence =>
+                if !is_own && seen.created == stream.created && link.shared.is_after_own(found.sequence) =>
             {
                 return Err(Ended::Failed(io::Error::other(format!(
                     "another bbq server has taken over {progress}; does it use a copy of this data directory? end one of the two, and \
@@ -120,7 +119,10 @@ impl AtomicWriter {
             None => Positions::default(),
         };
         let sequence = found.map_or(0, |found| found.sequence);
-        let has_written = link.shared.is_writer();
+        if !is_own {
+            // What is left was before it.
+            link.shared.forget_writing();
+        }
         let now = Seen { created: stream.created.clone(), sequence, positions: positions.clone() };
         let lost = link.shared.see(&now);
         if lost > 0 {

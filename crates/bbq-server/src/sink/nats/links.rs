@@ -51,7 +51,7 @@ impl Links for NatsLinks {
     /// A server without atomic batches does not say what it has, and would get everything again. One that is away may come back with
     /// less.
     fn keep(&self) -> Duration {
-        if !self.shared.is_writer() || self.target.keep.is_zero() {
+        if self.shared.is_windowed() || self.target.keep.is_zero() {
             Duration::ZERO
         } else if self.shared.is_connected() {
             self.target.keep

@@ -56,6 +56,7 @@ impl NatsLink {
             }
             let name = stream.name.clone();
             let writer = AtomicWriter::begin(self, server, stream, progress).await?;
+            self.shared.set_windowed(false);
             self.shared.set_connected(true);
             info!(sink = self.target.shown, stream = name, version, "publishing");
             writer.write(self).await
@@ -68,6 +69,8 @@ impl NatsLink {
                 "publishing; this server is older than 2.12 and has no atomic batches: a message that is sent again arrives once only \
                  within the stream's duplicate window"
             );
+            self.shared.forget_writing();
+            self.shared.set_windowed(true);
             window::write(self, server, stream).await
         }
     }

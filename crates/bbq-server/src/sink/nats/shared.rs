@@ -46,10 +46,12 @@ struct State {
     kept: Positions,
     /// Behind the last groups that the driver has. A commit keeps their rejected messages.
     handed_over: Positions,
-    /// Whether the last progress in the stream is known to be of this writer.
-    is_writer: bool,
+    /// The place of the first progress of this writer in the stream; `None` if it is to be written.
+    begun_at: Option<u64>,
     /// Whether the server is known to be there.
     is_connected: bool,
+    /// Whether it has no atomic batches.
+    is_windowed: bool,
     losses: Losses,
 }
 
@@ -129,8 +131,27 @@ impl Shared {
         self.state().kept.clone()
     }
 
+    /// Whether the stream has progress of this writer, as far as is known.
     pub(super) fn is_writer(&self) -> bool {
-        self.state().is_writer
+        self.state().begun_at.is_some()
+    }
+
+    /// Whether progress of another writer at this place came after the first of this one.
+    pub(super) fn is_after_own(&self, sequence: u64) -> bool {
+        self.state().begun_at.is_some_and(|begun_at| sequence > begun_at)
+    }
+
+    /// The stream has, or gets, no progress of this writer.
+    pub(super) fn forget_writing(&self) {
+        self.state().begun_at = None;
+    }
+
+    pub(super) fn set_windowed(&self, is_windowed: bool) {
+        self.state().is_windowed = is_windowed;
+    }
+
+    pub(super) fn is_windowed(&self) -> bool {
+        self.state().is_windowed
     }
 
     pub(super) fn set_connected(&self, is_connected: bool) {
@@ -156,7 +177,7 @@ impl Shared {
     /// Notes that the stream has progress of this writer.
     pub(super) fn wrote(&self, sequence: u64, positions: &Positions) {
         let mut state = self.state();
-        state.is_writer = true;
+        state.begun_at.get_or_insert(sequence);
         state.seen.sequence = sequence;
         state.seen.positions.clone_from(positions);
     }
