@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bbq_listen::Holder;
+use bbq_listen::{Address, Holder};
 use bbq_server::Config;
 use rustix::fs::{Access, access};
 
@@ -20,6 +20,11 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
         if let Some(holder) = holder.filter(|holder| Some(holder.pid) != running && holder.pid != INIT) {
             found.push(format!("listen   {}: {} is in use by {holder}", listener.text, listener.address));
         }
+    }
+    if let Some(admin) = config.admin
+        && let Some(holder) = Holder::of(&Address::Tcp(admin)).filter(|holder| Some(holder.pid) != running)
+    {
+        found.push(format!("admin    {admin} is in use by {holder}"));
     }
     found.extend(unusable(&config.data).map(|why| format!("data     {}: {why}", config.data.display())));
     for sink in &config.sinks {

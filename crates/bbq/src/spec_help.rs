@@ -8,7 +8,8 @@ use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, PROTOCOLS, Protocol, SpecO
 const EXAMPLES: &str = "\
 Examples:
   bbq serve
-  bbq serve --listen syslog+udp://0.0.0.0:514 --sink 'file:/var/log/all.log?format=json&rotate=daily'
+  bbq serve --listen syslog+udp://0.0.0.0:514 --sink file:/var/log/all.log
+  bbq serve --sink 'file:/var/log/all.log?format=json&rotate=daily'
   bbq serve --config /etc/bbq.toml";
 
 /// The syntax, and the names of the keys.

@@ -1,7 +1,7 @@
 //! A sink SPEC: `KIND:ARGUMENT[?key=value&...]`.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::dead_letters::{self, DEAD_LETTERS_OPTION};
@@ -109,7 +109,14 @@ impl SinkSpec {
 
     /// Whether both sinks would write to the same place.
     pub(crate) fn clashes_with(&self, other: &SinkSpec) -> bool {
-        self.kind.is_exclusive && self.head == other.head
+        self.kind.is_exclusive && self.place() == other.place()
+    }
+
+    /// Kind and argument, with a path from the root: `out.log` and `./out.log` are one file.
+    fn place(&self) -> (&'static str, PathBuf) {
+        let (_, argument) = self.head.split_once(':').unwrap_or_default();
+        let path = std::path::absolute(argument).unwrap_or_else(|_| argument.into());
+        (self.kind.word, path)
     }
 
     /// A SPEC that was not read from text.

@@ -126,6 +126,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("listen = [\"bbq+tcp://127.0.0.1:1?on_full=drop-newest\"]\n", "contradicts bbq"),
         ("listen = [\"lines+unix:///tmp/x?distribution=reuseport\"]\n", "unix sockets"),
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),
+        ("sink = [\"file:a\", \"file:./a?name=b\"]\n", "two sinks write to file:./a"),
         ("sink = [\"file:a?keep=2\"]\n", "keep has no meaning without rotate"),
         ("sink = [\"mongodb:a\"]\n", "is not a sink"),
         ("sink = [\"null:\", \"null:\"]\n", "another sink has this name"),

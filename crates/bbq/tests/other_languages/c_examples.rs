@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::native::{Library, sources};
-use crate::support::{Setup, run};
+use crate::support::{Setup, free_ports, run};
 
 const LINES: &str = "one\n\nthree, which is longer\nlast";
 
@@ -85,6 +85,25 @@ fn the_page_for_newcomers_is_right() {
             run(&mut Command::new(library.compile(&path, packages)), b"");
             server.wait_delivered(1);
         }
+    }
+}
+
+/// But for spdlog's, whose log goes nowhere without a word, as spdlog's own.
+#[test]
+fn the_first_programs_of_the_page_say_that_there_is_no_server() {
+    let library = Library::install();
+    let directory = tempfile::tempdir().expect("a directory");
+    let nobody = format!("bbq://127.0.0.1:{}", free_ports(1)[0]);
+    for language in ["c", "cpp"] {
+        let program = programs_of(language).remove(0).replace("bbq://127.0.0.1:7700", &nobody);
+        // So that nobody waits for the test.
+        let program = program.replace("5000", "100").replace("seconds(5)", "milliseconds(100)");
+        let path = directory.path().join(format!("page.{language}"));
+        fs::write(&path, program).expect("a program");
+        let output = Command::new(library.compile(&path, &["bbq"])).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{language}: {said}");
+        assert!(!said.trim().is_empty(), "{language} says nothing");
     }
 }
 
