@@ -191,10 +191,11 @@ def main():
         wait("all lines", lambda: server.ledger()["received"] == load.sent)
         first = server.ledger()["delivered"]
         wait("the broker", lambda: server.ledger()["delivered"] > first)
-        begin, first = time.monotonic(), server.ledger()["delivered"]
+        begin, first, (_, used) = time.monotonic(), server.ledger()["delivered"], server.cpu()
         wait("the end", lambda: server.ledger()["queued"] == 0)
         took, drained = time.monotonic() - begin, server.ledger()["delivered"] - first
-        print(f"drained {drained:,} messages in {took:.1f} s: {drained / took:,.0f} messages/s", flush=True)
+        each = (server.cpu()[1] - used) / drained * 1e9
+        print(f"drained {drained:,} messages in {took:.1f} s: {drained / took:,.0f} messages/s, {each:.0f} ns/message", flush=True)
         print(f"the broker's own producer, as many: {broker.own_benchmark(drained)}", flush=True)
     finally:
         for process in filter(None, [server and server.process, running]):

@@ -57,6 +57,17 @@ pub(crate) fn assert_once_and_in_order(records: &[Record], senders: u32, count: 
     assert_eq!(next.iter().map(|(_, count)| *count).collect::<Vec<_>>(), vec![count; senders as usize]);
 }
 
+/// Waits until the topic has so many messages, and checks them.
+fn wait_once_and_in_order(kafka: &Kafka, senders: u32, count: u32) {
+    let start = Instant::now();
+    loop {
+        let records = kafka.read(TOPIC);
+        if records.len() >= (senders * count) as usize || start.elapsed() > PATIENCE {
+            return assert_once_and_in_order(&records, senders, count);
+        }
+    }
+}
+
 /// Waits until the sink is ready to write for the `times`th time.
 fn wait_writing(setup: &Setup, times: usize) {
     wait_told(setup, "INFO writing", times);
@@ -204,7 +215,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     send_all(&first, 0, 5000);
     at_first.wait_delivered(5000);
     // A transaction that others can read has its marks.
-    assert_once_and_in_order(&kafka.read(TOPIC), 1, 5000);
+    wait_once_and_in_order(&kafka, 1, 5000);
     broker.kill();
     let (data, backup) = (kafka.file("data"), kafka.file("backup"));
     copy(&data, &backup);
@@ -219,7 +230,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     let broker = kafka.start();
     at_first.wait_log(LOST);
     at_first.wait_status("all", all);
-    assert_once_and_in_order(&kafka.read(TOPIC), 2, 5000);
+    wait_once_and_in_order(&kafka, 2, 5000);
     // While messages come.
     broker.kill();
     copy(&backup, &data);
@@ -227,7 +238,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     send_all(&first, 2, 5000);
     let all = |status: &Value| status["ledger"]["delivered"] == 15_000 && status["ledger"]["queued"] == 0;
     at_first.wait_status("all", all);
-    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    wait_once_and_in_order(&kafka, 3, 5000);
     // While bbq is not there.
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     broker.kill();
@@ -237,13 +248,13 @@ fn what_the_broker_has_lost_is_sent_again() {
     let status = at_first.wait_status("all", all);
     assert_balanced(&status);
     assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status}");
-    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    wait_once_and_in_order(&kafka, 3, 5000);
     // Everything is there still, and is read again.
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     let at_first = first.start();
     let status = at_first.wait_status("all", all);
     assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status}");
-    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    wait_once_and_in_order(&kafka, 3, 5000);
     // What is left was written before the last start of bbq.
     let losses = first.log().matches(LOST).count();
     broker.kill();
@@ -251,7 +262,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     let broker = kafka.start();
     wait_told(&first, LOST, losses + 1);
     at_first.wait_status("all", all);
-    assert_once_and_in_order(&kafka.read(TOPIC), 3, 5000);
+    wait_once_and_in_order(&kafka, 3, 5000);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     assert_eq!(letters(&first), format!("{}\n", "x".repeat(2000)));
     drop(broker);

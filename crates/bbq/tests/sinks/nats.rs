@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use super::nats_server::{Nats, NatsServer, new_server, old_server};
 use super::senders::{Senders, send, send_all, start, wait_more, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::random::Random;
-use crate::support::{BBQ, Setup, assert_balanced, run};
+use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, run};
 
 const STREAM: &str = "LOGS";
 
@@ -127,6 +128,21 @@ fn nanos_of_day(text: &str) -> u128 {
     (seconds * 1e9) as u128
 }
 
+const LOST: &str = "the server lost messages that it had acknowledged";
+
+/// Waits until the log has told of so many losses, and the stream has all messages again.
+fn wait_sent_again(broker: &NatsServer<'_>, setup: &Setup, losses: usize, senders: u32, count: u32) {
+    let start = Instant::now();
+    loop {
+        let messages = broker.client().read(STREAM, "logs");
+        let is_told = setup.log().matches(LOST).count() >= losses;
+        if is_told && messages.len() >= (senders * count) as usize {
+            return assert_once_and_in_order(&messages, senders, count);
+        }
+        assert!(start.elapsed() < PATIENCE, "{} messages\n{}", messages.len(), setup.log());
+    }
+}
+
 /// The NATS server comes back with an older disk than the one from which it acknowledged.
 #[test]
 fn what_the_nats_server_has_lost_is_sent_again() {
@@ -145,9 +161,7 @@ fn what_the_nats_server_has_lost_is_sent_again() {
     broker.kill();
     copy(&backup, &store);
     let broker = nats.start();
-    at_first.wait_log("the server lost messages that it had acknowledged");
-    at_first.wait_delivered(10_000);
-    assert_once_and_in_order(&broker.client().read(STREAM, "logs"), 2, 5000);
+    wait_sent_again(&broker, &first, 1, 2, 5000);
     // The same while bbq is not there, and a message that was rejected is a dead letter once.
     at_first.send(1, &[&b"x".repeat(1000)[..], b"\n"].concat());
     at_first.wait_status("a rejected message", |status| status["ledger"]["dropped"]["refused"] == 1);
@@ -161,11 +175,40 @@ fn what_the_nats_server_has_lost_is_sent_again() {
     });
     assert_balanced(&status);
     assert_once_and_in_order(&broker.client().read(STREAM, "logs"), 2, 5000);
+    // What is left was written before the last start of bbq.
+    broker.kill();
+    copy(&backup, &store);
+    let broker = nats.start();
+    wait_sent_again(&broker, &first, 3, 2, 5000);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     let mut found = fs::read_dir(first.data().join("dead-letters")).expect("a message was rejected");
     let spool = found.next().expect("one sink").expect("its name").path();
     let letters = run(Command::new(BBQ).args(["spool", "cat"]).arg(spool), b"");
     assert_eq!(letters.stdout.len(), 1001);
+}
+
+/// While the server is away, nothing is forgotten.
+#[test]
+fn an_outage_may_be_longer_than_messages_are_kept() {
+    let nats = Nats::new(new_server());
+    let broker = nats.start();
+    let first = edge(&nats, "&keep_seconds=1");
+    let at_first = first.start();
+    at_first.wait_log("publishing");
+    broker.kill();
+    let (store, backup) = (nats.directory().join("store"), nats.directory().join("backup"));
+    copy(&store, &backup);
+    let broker = nats.start();
+    send_all(&first, 0, 1000);
+    at_first.wait_delivered(1000);
+    broker.kill();
+    copy(&backup, &store);
+    let uptime = |status: &Value| status["uptime_seconds"].as_u64();
+    let later = uptime(&at_first.status()).map(|seconds| seconds + 4);
+    at_first.wait_status("four seconds later", |status| uptime(status) >= later);
+    let broker = nats.start();
+    wait_sent_again(&broker, &first, 1, 1, 1000);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
 }
 
 #[test]
