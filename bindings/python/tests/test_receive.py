@@ -230,6 +230,35 @@ def test_forks_leave_the_messages_to_the_parent(receiver, tmp_path):
     assert "from a child" in server.log()
 
 
+def test_a_child_that_is_ended_at_once_ends_alone():
+    program = """
+import os, signal
+import bbq
+
+at_once = False
+
+def end_at_once():
+    if at_once:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+os.register_at_fork(after_in_child=end_at_once)
+received = bbq.receive("raw")
+for line in received:
+    at_once = True
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        signal.pause()
+    at_once = False
+    status = os.waitpid(child, 0)[1]
+    assert status == signal.SIGTERM, status
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+"""
+    run = subprocess.run([sys.executable, "-c", program], env={**os.environ, "BBQ_EXEC": "ack=line format=raw"}, input=b"a\nb\nc\n",
+                         capture_output=True, timeout=PATIENCE_SECONDS)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"1\n2\n3\n", b"")
+
+
 def test_at_a_terminal_it_says_how_it_is_started(tmp_path):
     program = tmp_path / "a program.py"
     program.write_text("import bbq\nfor message in bbq.receive():\n    pass\n")

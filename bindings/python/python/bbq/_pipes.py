@@ -67,7 +67,9 @@ class Pipes:
         self._catches = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         if self._catches:
             signal.signal(signal.SIGTERM, self._stop)
-        os.register_at_fork(after_in_child=self._leave_to_parent)
+        self._forking = threading.local()
+        """The signals that a thread blocked before it forked."""
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._leave_to_parent)
 
     def lines(self, most: int) -> list[bytes]:
         """Waits for a line, and returns those that are there, at most `most`. Returns none at the end, and after SIGTERM."""
@@ -131,10 +133,21 @@ class Pipes:
         except BlockingIOError:
             pass  # It is readable already.
 
+    def _before_fork(self) -> None:
+        """Puts SIGTERM off. A child that it met too early would forget it, or tell its parent to stop: they share the pipe of `_stop`."""
+        if self._catches and not self._closed:
+            self._forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    def _after_fork(self) -> None:
+        blocked = self._forking.__dict__.pop("blocked", None)
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
     def _leave_to_parent(self) -> None:
         """A child has nothing of it, and ends by SIGTERM as any program."""
         self._forked = True
         self.close()
+        self._after_fork()
 
 
 def _check(wanted: str) -> None:
