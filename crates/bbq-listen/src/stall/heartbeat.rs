@@ -92,7 +92,7 @@ impl Heartbeat {
     }
 
     /// How often the thread came back to its event loop.
-    pub(crate) fn beats(&self) -> u64 {
+    pub fn beats(&self) -> u64 {
         self.beats.load(Ordering::SeqCst)
     }
 

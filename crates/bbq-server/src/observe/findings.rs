@@ -22,7 +22,7 @@ pub(crate) fn is_stalled(heartbeat_ms: u64) -> bool {
 impl Parts {
     /// Everything that somebody should know, the problems first. `status` has the numbers already.
     pub(crate) fn findings(&self, status: &Status) -> Vec<Finding> {
-        let workers = status.workers.iter().filter_map(|worker| stalled(worker, status.pid));
+        let workers = status.workers.iter().filter_map(|worker| stalled(worker, status));
         let ongoing = self.changes.drops.ongoing();
         let mut found: Vec<Finding> = self.of_lanes().chain(workers).chain(self.of_sinks()).collect();
         found.extend(self.of_listeners().chain(ongoing));
@@ -106,14 +106,16 @@ fn problem(name: &str, subject: String, text: String, remedy: &str) -> Finding {
     Finding { level: Level::Problem, name: name.to_owned(), subject, text, remedy: remedy.to_owned() }
 }
 
-fn stalled(worker: &WorkerStatus, pid: u32) -> Option<Finding> {
-    let (index, connections) = (worker.index, worker.connections);
+fn stalled(worker: &WorkerStatus, status: &Status) -> Option<Finding> {
+    let (index, connections, pid) = (worker.index, worker.connections, status.pid);
     let subject = format!("worker {index}");
+    let queue =
+        if status.workers.len() == 1 { "nobody else serves its queue" } else { "others serve its queue" };
     let seconds = worker.heartbeat_ms as f64 / 1000.0;
     let text = format!("{subject} is stalled: it has not returned to its event loop for {seconds:.1} s");
     let remedy = format!(
-        "its {connections} connections wait; others serve its queue. Look at the thread worker-{index} (top -H -p {pid}): at 100 % it is \
-         overloaded, in state D it waits for the disk"
+        "its {connections} connections wait; {queue}. Look at the thread worker-{index} (top -H -p {pid}): at 100 % it is \
+         overloaded, in state D it waits for the disk, in state t a debugger holds it, in state R at 0 % others have its processor"
     );
     worker.stalled.then(|| problem("worker-stalled", subject, text, &remedy))
 }

@@ -20,6 +20,7 @@ mod datagrams;
 mod http;
 mod intake;
 mod limits;
+mod liveness;
 mod local_listener;
 mod memory_budget;
 mod numbered;

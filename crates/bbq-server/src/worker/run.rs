@@ -16,6 +16,7 @@ use super::accept::listener;
 use super::accept::paused::PausedConnection;
 use super::datagrams;
 use super::intake::Intake;
+use super::liveness::Liveness;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 use super::settling;
@@ -37,7 +38,7 @@ impl Worker {
     pub(crate) fn run(self) -> io::Result<Vec<PausedConnection>> {
         let heartbeat = Heartbeat::of_this_thread();
         // Set once.
-        let _first = self.view.heartbeat.set(Arc::clone(&heartbeat));
+        let _first = self.view.liveness.set(Liveness::of_this_thread());
         let may_pause =
             self.listeners.iter().all(|listener| coalescing::may_pause(&listener.worker_listener));
         let mut builder = Builder::new_current_thread();

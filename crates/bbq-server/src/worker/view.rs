@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bbq_listen::Heartbeat;
-
+use super::liveness::Liveness;
 use super::session::rounds::ActiveSessions;
 use super::text::coalescing::Coalescing;
 use super::undurable::Undurable;
@@ -14,8 +13,8 @@ use super::undurable::Undurable;
 #[derive(Debug)]
 pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
-    /// The heartbeat of the worker's thread, once the thread runs.
-    pub(crate) heartbeat: OnceLock<Arc<Heartbeat>>,
+    /// Of the worker's thread, once the thread runs.
+    pub(crate) liveness: OnceLock<Liveness>,
     /// Weight of the text messages since the thread last slept; see [`super::text::coalescing::weight`].
     pub(crate) text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
@@ -31,7 +30,7 @@ impl WorkerView {
     pub(crate) fn new(records: u64) -> WorkerView {
         WorkerView {
             connections: AtomicU64::new(0),
-            heartbeat: OnceLock::new(),
+            liveness: OnceLock::new(),
             text_weight: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
             active_sessions: ActiveSessions::default(),
@@ -47,7 +46,7 @@ impl WorkerView {
 
     /// Milliseconds since the thread last returned to its event loop; 0 while it waits for events.
     pub(crate) fn heartbeat_age_ms(&self) -> u64 {
-        let age = self.heartbeat.get().map_or(Duration::ZERO, |heartbeat| heartbeat.running_for());
+        let age = self.liveness.get().map_or(Duration::ZERO, Liveness::away_for);
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -110,6 +110,13 @@ impl Browser {
         }
     }
 
+    /// Presses a key, by its character in WebDriver (section 17.4.2): real input, which moves the focus.
+    pub(crate) fn press(&self, key: char) {
+        let presses = json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": presses }] });
+        self.command("POST", "/actions", Some(&actions));
+    }
+
     /// Everything the console has had since the last call: errors, and violations of the policy.
     pub(crate) fn console(&self) -> Vec<String> {
         let lines = self.command("POST", "/se/log", Some(&json!({ "type": "browser" })));
@@ -122,8 +129,14 @@ impl Browser {
         BASE64.decode(picture.as_str().expect("base64").as_bytes()).expect("base64")
     }
 
-    fn devtools(&self, command: &str, parameters: &Value) {
-        self.command("POST", "/goog/cdp/execute", Some(&json!({ "cmd": command, "params": parameters })));
+    /// What a screen reader is given: the nodes of the accessibility tree.
+    pub(crate) fn accessible(&self) -> Vec<Value> {
+        let tree = self.devtools("Accessibility.getFullAXTree", &json!({}));
+        tree["nodes"].as_array().expect("nodes").clone()
+    }
+
+    fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.command("POST", "/goog/cdp/execute", Some(&json!({ "cmd": command, "params": parameters })))
     }
 
     fn command(&self, method: &str, path: &str, body: Option<&Value>) -> Value {

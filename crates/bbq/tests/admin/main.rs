@@ -7,7 +7,10 @@ mod faulty;
 mod filters;
 #[path = "../sinks/http_server.rs"]
 mod http_server;
+mod metrics_numbers;
 mod page;
+mod page_faults;
+mod page_keys;
 mod picture;
 mod prometheus;
 #[path = "../support/mod.rs"]

@@ -80,6 +80,28 @@ fn a_stalled_worker_a_dead_sink_and_a_dropping_listener_at_the_same_time() {
     assert_lists_agree(&status);
 }
 
+/// A thread that a debugger holds has said that it sleeps, and cannot say otherwise.
+#[test]
+fn a_worker_that_is_held_while_it_sleeps() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app"]).with(&["--workers", "1"]);
+    let server = setup.start();
+    let hold = Fault::inject(server.pid(), "worker-0", "epoll_wait,epoll_pwait:delay_enter=600000000");
+    // Wakes it up at the latest: it is held when it goes to sleep again.
+    server.send(0, b"one\n");
+    let top = top(&setup);
+    let screen = top.wait("the worker", |screen| {
+        shows(
+            screen,
+            &[&["! worker 0 is stalled: it has not returned to its event loop for"], &["nobody else"]],
+        )
+    });
+    assert!(screen.lines().any(|line| line.starts_with("! worker 0 ")), "{screen}");
+    assert!(server.status()["workers"][0]["stalled"] == true);
+    assert_eq!(server.health().0, 503);
+    drop(hold);
+    top.wait("the end", |screen| screen.contains("works as configured"));
+}
+
 /// The lists of lines are the findings.
 fn assert_lists_agree(status: &Value) {
     for (list, level) in [("problems", "problem"), ("notices", "notice"), ("warnings", "warning")] {

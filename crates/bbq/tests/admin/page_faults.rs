@@ -1,0 +1,98 @@
+//! If this fails, somebody who looks at the page without scrolling does not see that something is wrong.
+
+use std::net::UdpSocket;
+use std::sync::atomic::AtomicU64;
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::faulty;
+use super::page::{HEIGHT, WIDTH, assert_quiet_console, url};
+use crate::support::Setup;
+use crate::support::fault::Fault;
+use crate::support::flood::lines;
+use crate::support::mounts::{Ballast, in_own_mounts, mount_small};
+use crate::support::stranger::Stranger;
+
+/// The problems that are seen without scrolling.
+const PROBLEMS: &str = "return [...document.querySelectorAll('#problem-list li')]
+    .filter((line) => line.getBoundingClientRect().bottom <= innerHeight && line.getBoundingClientRect().height > 0)
+    .map((line) => line.innerText).join('\\n')";
+/// The boxes of the picture that are marked, and seen without scrolling.
+const BOXES: &str = "return [...document.querySelectorAll('#flow-picture li[data-level=problem]')]
+    .filter((box) => box.getBoundingClientRect().bottom <= innerHeight).map((box) => box.innerText).join('\\n')";
+const STATE: &str = "return document.getElementById('state').textContent";
+
+fn has(words: &[&str]) -> impl Fn(&Value) -> bool {
+    move |seen| seen.as_str().is_some_and(|seen| words.iter().all(|word| seen.contains(word)))
+}
+
+#[test]
+fn problems_are_seen_without_scrolling_and_go_again() {
+    let setup = faulty::setup();
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    server.send(0, b"for nobody\n");
+    browser.wait("the dead sink", PROBLEMS, has(&["sink", "dead", "cannot deliver", "Fix the destination"]));
+    // The worker is held in the call by which it takes what came, until strace lets it go.
+    let calls = "accept4,read,recvfrom,recvmsg,recvmmsg:delay_enter=600000000";
+    let stall = Fault::inject(server.pid(), "worker-0", calls);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    // Its buffer overflows: nobody reads.
+    for _ in 0..500 {
+        socket.send_to(b"<34>lost", setup.address(1)).expect("it is sent");
+    }
+    browser.wait(
+        "the problems",
+        PROBLEMS,
+        has(&["worker 0 is stalled", "top -H -p", "routers", "(kernel)", "dead"]),
+    );
+    browser.wait("the boxes", BOXES, has(&["worker 0", "stuck for", "dead", "cannot deliver"]));
+    let title = browser.run("return document.title + document.getElementById('state').textContent");
+    assert!(title.as_str().is_some_and(|title| title.contains("3 problems")), "{title}");
+    drop(stall);
+    browser.wait("the end of the stall", PROBLEMS, |seen| {
+        !seen.as_str().is_some_and(|seen| seen.contains("stalled"))
+    });
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn a_foreign_member() {
+    let setup =
+        Setup::new(&["lines+tcp://127.0.0.1:{0}?distribution=reuseport&name=app"]).with(&["--workers", "2"]);
+    let _server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    browser.wait("the server", STATE, has(&["works as configured"]));
+    let stranger = Stranger::joins("tcp", setup.address(0));
+    let pid = format!("pid {}", stranger.pid());
+    browser.wait("the stranger", PROBLEMS, has(&["app", "shares its address with", &pid, "stop them"]));
+    browser.wait("its box", BOXES, has(&["app"]));
+    stranger.leaves();
+    browser.wait("its end", STATE, has(&["works as configured"]));
+    assert_quiet_console(&browser);
+}
+
+#[test]
+fn a_full_disk() {
+    in_own_mounts("page_faults::a_full_disk", || {
+        const DISK_KIB: u32 = 2 * 1024;
+        let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app"])
+            .with(&["--workers", "1"])
+            .config("[spool]\nsegment_bytes = \"256KiB\"\nbytes_max = \"1GiB\"\n");
+        mount_small(&setup.data(), DISK_KIB);
+        let server = setup.start();
+        let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+        browser.wait("the server", STATE, has(&["works as configured"]));
+        let ballast = Ballast::fill(&setup.data());
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            scope.spawn(|| lines(setup.address(0), "lines", &AtomicU64::new(0)));
+            browser.wait("no room", PROBLEMS, has(&["lane 0", "waits for space", "ake room on its disk"]));
+            browser.wait("its box", BOXES, has(&["worker 0"]));
+            ballast.remove();
+            browser.wait("room", STATE, has(&["works as configured"]));
+        });
+        assert_quiet_console(&browser);
+    });
+}
