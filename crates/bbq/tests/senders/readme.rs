@@ -1,0 +1,152 @@
+//! If this fails, the session at the start of README.md does not print what it shows, or a line of the migration table of docs/GUIDE.md
+//! is no configuration.
+//!
+//! The session runs in a network of its own, because it uses the default ports.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::BBQ;
+
+const README: &str = include_str!("../../../../README.md");
+const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
+const SECONDS_MAX: &str = "60";
+/// What somebody waits for who types: a server that listens, and, before they look, that it is through.
+const WAITS: [(&str, &str); 2] = [
+    ("logger ", "until grep -q ' ready ' step-0; do sleep 0.02; done"),
+    ("cat ", "until bbq status | grep -q 'received 4 = delivered 4'; do sleep 0.02; done"),
+];
+
+/// A command, and what it prints.
+struct Step<'a> {
+    command: &'a str,
+    output: Vec<&'a str>,
+}
+
+fn session() -> Vec<Step<'static>> {
+    let block =
+        README.split("```console\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a session");
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        match line.strip_prefix("$ ") {
+            Some(command) => steps.push(Step { command, output: Vec::new() }),
+            None => steps.last_mut().expect("a command before it").output.push(line),
+        }
+    }
+    steps
+}
+
+fn script(steps: &[Step<'_>]) -> String {
+    let mut script =
+        "set -eu\nip link set lo up\ntrap 'kill -KILL $(jobs -p) 2> /dev/null || true' EXIT\n".to_owned();
+    for (number, step) in steps.iter().enumerate() {
+        for (before, wait) in WAITS {
+            if step.command.starts_with(before) {
+                script += &format!("{wait}\n");
+            }
+        }
+        script += &format!("{{ {}\n}} > step-{number} 2>&1\n", step.command);
+    }
+    script
+}
+
+/// The line without what differs from run to run and from machine to machine: numbers of clocks and processes, the name of the machine.
+fn same(line: &str) -> String {
+    let is_masked = |word: &str| {
+        let is_time = word.len() > 19 && word.as_bytes()[10] == b'T' && word.starts_with("20");
+        is_time
+            || word.starts_with("pid=")
+            || word.starts_with("isSynced=")
+            || word.starts_with("syncAccuracy=")
+    };
+    let mut words: Vec<&str> = line.split(' ').filter(|word| !is_masked(word)).collect();
+    for before in ["pid", "up"] {
+        if let Some(place) = words.iter().position(|word| *word == before) {
+            words.remove(place + 1);
+        }
+    }
+    // Of `bbq send`, the seconds.
+    if line.ends_with(" s") && line.contains(" read, ") {
+        words.truncate(words.len() - 2);
+    }
+    // Of syslog, the name of the machine, and what logger(1) knows of its clock.
+    if words.first() == Some(&"<13>1") {
+        words.remove(1);
+        words.truncate(words.len().min(4));
+        words.push(line.rsplit(']').next().unwrap_or_default());
+    }
+    words.retain(|word| !word.starts_with("distribution="));
+    words.join(" ")
+}
+
+#[test]
+fn the_session_prints_what_it_shows() {
+    let steps = session();
+    assert!(steps.len() > 5 && steps[0].output.len() > 5, "the session was not understood");
+    let directory = tempfile::tempdir().expect("a directory");
+    let programs = Path::new(BBQ).parent().expect("a directory").display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").expect("a path"));
+    let done = Command::new("timeout")
+        .args([SECONDS_MAX, "unshare", "--user", "--net", "--map-root-user", "bash", "-c", &script(&steps)])
+        .env("PATH", path)
+        .env("NO_COLOR", "1")
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let printed = |number: usize| {
+        fs::read_to_string(directory.path().join(format!("step-{number}"))).unwrap_or_default()
+    };
+    assert!(done.status.success(), "{}\n{}", String::from_utf8_lossy(&done.stderr), printed(0));
+    for (number, step) in steps.iter().enumerate() {
+        let printed = printed(number);
+        let mut lines: Vec<String> = printed.lines().map(same).collect();
+        let mut shown: Vec<String> = step.output.iter().map(|line| same(line)).collect();
+        if number == 0 {
+            // The server goes on to write.
+            lines.truncate(shown.len());
+        }
+        if step.command.starts_with("cat ") {
+            // Several workers took them.
+            lines.sort_unstable();
+            shown.sort_unstable();
+        }
+        lines.retain(|line| !line.is_empty());
+        assert_eq!(lines, shown, "{}:\n{printed}", step.command);
+    }
+}
+
+/// What stands between back ticks, and begins as a configuration does.
+fn configurations() -> Vec<&'static str> {
+    let table =
+        GUIDE.split("## Coming from another log server").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let pieces = table.expect("the table").split('`');
+    pieces
+        .filter(|piece| ["listen = ", "sink = ", "[spool]"].iter().any(|key| piece.starts_with(key)))
+        .collect()
+}
+
+#[test]
+fn the_migration_table_is_configuration() {
+    let configurations = configurations();
+    assert!(configurations.len() >= 8, "{configurations:?}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let made = rcgen::generate_simple_self_signed(["logs".to_owned()]).expect("a certificate");
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("cert.pem"), made.cert.pem()).expect("a file");
+    fs::write(path("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+    for configuration in configurations {
+        // In a table of Markdown it is one line.
+        let text = configuration.replace("[spool] ", "[spool]\n");
+        fs::write(path("bbq.toml"), &text).expect("a file");
+        let check = Command::new(BBQ)
+            .args(["config", "check", "bbq.toml"])
+            .current_dir(directory.path())
+            .output()
+            .expect("it runs");
+        assert!(check.status.success(), "{text}\n{}", String::from_utf8_lossy(&check.stderr));
+    }
+}
