@@ -135,7 +135,7 @@ impl<'a> Cluster<'a> {
             copies[1] = self.find(progress)?;
             if copies[1].is_none() {
                 self.make_progress(&administrator, copies[0], of_topic.as_ref())?;
-                copies[1] = self.wait_progress()?;
+                copies[1] = self.wait(progress)?;
             }
             of_progress = self.configuration(&administrator, progress)?;
         }
@@ -185,11 +185,11 @@ impl<'a> Cluster<'a> {
         ))))
     }
 
-    /// Waits until the topic that was made is there.
-    fn wait_progress(&self) -> Result<Option<Copies>, Ended> {
+    /// Waits until a topic that was made is there: one broker may know it before another.
+    pub(super) fn wait(&self, topic: &str) -> Result<Option<Copies>, Ended> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
-            let found = self.find(&self.settings.progress)?;
+            let found = self.find(topic)?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -102,7 +102,7 @@ impl Connection {
         let producer = producer.map_err(|error| Ended::Failed(described(&settings, &error)))?;
         if copies[0].is_none() {
             wait_topic(&producer, &settings, call)?;
-            copies[0] = cluster.find(&settings.topic)?;
+            copies[0] = cluster.wait(&settings.topic)?;
         }
         warn_of_weakness(link, copies);
         let mut connection = Connection {
