@@ -1,6 +1,7 @@
 //! Apache Kafka's broker, for the tests of the sink that writes to it.
 //!
-//! Its jars come from Maven into target/kafka, where the tests look for them.
+//! Its jars come from Maven into target/kafka, where the tests look for them. Beside them is an archive of the classes that a broker
+//! loads, with which a broker starts in half of the processor time; the tests start some hundred brokers and tools.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +10,8 @@ use crate::step;
 
 /// Which jars: also those of its command line tools.
 const POM: &str = include_str!("kafka.pom.xml");
+/// Starts a broker once.
+const ARCHIVE: &str = include_str!("kafka_classes.sh");
 
 /// Gets the jars if they are not there.
 pub(crate) fn provide(root: &Path) -> Result<(), String> {
@@ -40,5 +43,8 @@ pub(crate) fn provide(root: &Path) -> Result<(), String> {
     })?;
     // They are copied.
     fs::remove_dir_all(&repository).map_err(failed)?;
+    // Java takes an archive only for the path that it was made for.
+    let directory_shown = fs::canonicalize(&directory).map_err(failed)?.display().to_string();
+    step::run(&[], "bash", &["-c", ARCHIVE, "bash", &directory_shown])?;
     fs::write(&got, POM).map_err(failed)
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::client::{TLS, setup};
 use crate::support::client::assert_numbered_lines;
 use crate::support::program::Program;
-use crate::support::{PATIENCE, Setup, run};
+use crate::support::{PATIENCE, Setup, pause, run};
 
 const LINES: u32 = 100_000;
 
@@ -115,7 +115,7 @@ fn wait_written(setup: &Setup, lines: u32) -> u32 {
             return written;
         }
         assert!(start.elapsed() < PATIENCE, "{written} of {lines} lines came\n{}", setup.log());
-        std::thread::yield_now();
+        pause();
     }
 }
 

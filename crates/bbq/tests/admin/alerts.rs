@@ -15,7 +15,7 @@ use super::prometheus::{ALERTS, Prometheus, assert_known, get};
 use crate::support::client::{connect_from, source};
 use crate::support::fault::Fault;
 use crate::support::stranger::Stranger;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, pause};
 
 const LINES: &str = "lines+tcp://127.0.0.1:{0}";
 /// Descriptors of the server that is crowded.
@@ -71,7 +71,7 @@ fn wait_seen(prometheus: &Prometheus, servers: usize) {
     let began = Instant::now();
     while prometheus.query("bbq_ready == 1").len() < servers {
         assert!(began.elapsed() < PATIENCE, "{}", prometheus.log());
-        std::thread::yield_now();
+        pause();
     }
 }
 

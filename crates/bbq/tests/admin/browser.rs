@@ -11,7 +11,7 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use crate::support::program::Program;
-use crate::support::{PATIENCE, free_ports};
+use crate::support::{PATIENCE, free_ports, pause};
 
 /// A window with one page. Both programs end when it is dropped.
 pub(crate) struct Browser {
@@ -43,7 +43,7 @@ impl Browser {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             assert!(begun.elapsed() < PATIENCE, "chromedriver does not listen");
-            std::thread::yield_now();
+            pause();
         }
         let user_data = format!("--user-data-dir={}", profile.path().join("profile").display());
         let arguments = [
@@ -96,6 +96,7 @@ impl Browser {
                 return value;
             }
             assert!(begun.elapsed() < PATIENCE, "{what} did not come: {value}\n{:#?}", self.console());
+            pause();
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::program::Program;
-use crate::support::{PATIENCE, free_ports, unpacked};
+use crate::support::{PATIENCE, free_ports, pause, unpacked};
 
 const CONFIGURATION: &str = include_str!("../../../../docs/examples/prometheus.yml");
 /// The rules as users get them.
@@ -56,7 +56,7 @@ impl Prometheus {
         let began = Instant::now();
         while prometheus.request("/-/ready").is_none_or(|(code, _)| code != 200) {
             assert!(began.elapsed() < PATIENCE, "it is not ready\n{}", prometheus.log());
-            std::thread::yield_now();
+            pause();
         }
         prometheus
     }

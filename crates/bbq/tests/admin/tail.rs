@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::support::program::Program;
-use crate::support::{BBQ, PATIENCE, Setup};
+use crate::support::{BBQ, PATIENCE, Setup, pause};
 
 /// Lines that a test has not read yet: more than a test reads in all.
 const LINES_MAX: usize = 100_000;
@@ -76,7 +76,7 @@ impl Tail {
                 return status;
             }
             assert!(begun.elapsed() < PATIENCE, "it does not end");
-            std::thread::yield_now();
+            pause();
         }
     }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use super::terminal::Terminal;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, pause};
 
 fn setup() -> Setup {
     let listen = ["bravo", "alpha", "charlie"].iter().enumerate();
@@ -135,7 +135,7 @@ fn signals_and_a_suspension_give_the_terminal_back() {
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", top.pid())).expect("it lives");
     while !state().contains(") T ") {
         assert!(begun.elapsed() < PATIENCE, "it does not stop");
-        std::thread::yield_now();
+        pause();
     }
     signal(top.pid(), rustix::process::Signal::CONT);
     top.wait_screen("the screen again", |screen| {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::native::{Library, program, sources};
-use crate::support::{PATIENCE, Server, Setup};
+use crate::support::{PATIENCE, Server, Setup, pause};
 
 fn setup(sink: &str) -> Setup {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"])
@@ -35,7 +35,7 @@ fn wait_pid(setup: &Setup, name: &str, before: Option<Pid>) -> Pid {
             return pid;
         }
         assert!(start.elapsed() < PATIENCE, "no process in {name}\n{}", setup.log());
-        std::thread::yield_now();
+        pause();
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, pause};
 use bbq_client::{Delivery, Notice, OnFull, SendError, Sender, SenderBuilder};
 use bbq_wire::session::{Refusal, RefusalCode};
 
@@ -35,7 +35,7 @@ fn wait_acknowledged(sender: &Sender, count: usize, number: u64) {
     let start = std::time::Instant::now();
     while !sender.servers()[..count].iter().all(|server| server.acknowledged_sequence >= number) {
         assert!(start.elapsed() < PATIENCE, "{:?}", sender.servers());
-        std::thread::yield_now();
+        pause();
     }
 }
 
@@ -81,7 +81,7 @@ fn the_first_that_answers_and_back_to_the_preferred_one() {
     let preferred = format!("bbq://{}", setups[0].address(0));
     while sender.servers()[0].server != preferred || !sender.servers()[0].connected {
         assert!(start.elapsed() < PATIENCE, "{:?}", sender.servers());
-        std::thread::yield_now();
+        pause();
     }
     send(&sender, 100..200);
     sender.close(PATIENCE).expect("the first answers");

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::support::program::Program;
-use crate::support::{PATIENCE, Setup, free_ports, refused_start, run};
+use crate::support::{PATIENCE, Setup, free_ports, pause, refused_start, run};
 use page::{block, put, spec_of};
 
 /// Waits for what another process does, which has no other signal.
@@ -25,7 +25,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "{what} did not come");
-        std::thread::yield_now();
+        pause();
     }
 }
 

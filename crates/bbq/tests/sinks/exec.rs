@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::http::{lines, wait_problem};
 use crate::support::random::Random;
-use crate::support::{PATIENCE, Server, Setup, assert_balanced};
+use crate::support::{PATIENCE, Server, Setup, assert_balanced, pause};
 
 const LINES: u64 = 20_000;
 
@@ -41,7 +41,7 @@ pub(super) fn wait_line(setup: &Setup, path: &Path) -> String {
             return line.to_owned();
         }
         assert!(start.elapsed() < PATIENCE, "{} stays empty\n{}", path.display(), setup.log());
-        std::thread::yield_now();
+        pause();
     }
 }
 

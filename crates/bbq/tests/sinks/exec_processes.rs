@@ -15,7 +15,7 @@ use super::exec::{setup, wait_line, wait_pid, write_script};
 use super::http::{lines, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::process::descriptors;
-use crate::support::{BBQ, PATIENCE, Server, Setup, run};
+use crate::support::{BBQ, PATIENCE, Server, Setup, pause, run};
 
 /// Processes whose parent this is, zombies included.
 fn children(pid: u32) -> Vec<String> {
@@ -35,7 +35,7 @@ fn wait_gone(setup: &Setup, pid: Pid) {
     let runs = |state: &str| state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'));
     while runs(&state()) {
         assert!(start.elapsed() < PATIENCE, "{pid:?} does not end\n{}", setup.log());
-        std::thread::yield_now();
+        pause();
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::http::{dead_letters, poster};
 use crate::http_server::{response, serve};
-use crate::support::{PATIENCE, Server, Setup, assert_balanced};
+use crate::support::{PATIENCE, Server, Setup, assert_balanced, pause};
 
 #[test]
 fn a_server_that_fails_now_and_then_gets_a_group_with_refused_messages() {
@@ -62,7 +62,7 @@ fn kill<'a>(server: Server<'a>, setup: &'a Setup) -> Server<'a> {
     };
     while !is_remembered() {
         assert!(start.elapsed() < PATIENCE, "the commit did not come\n{}", setup.log());
-        std::thread::yield_now();
+        pause();
     }
     server.kill();
     setup.start()

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 use super::authority::Authority;
-use crate::support::{PATIENCE, free_ports, run};
+use crate::support::{PATIENCE, free_ports, pause, run};
 
 /// The broker's log has this when it serves.
 const STARTED: &str = "Kafka Server started";
@@ -79,6 +79,11 @@ fn java(class: &str) -> Command {
         "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
         "-Dorg.slf4j.simpleLogger.log.kafka.coordinator.transaction=info",
     ]);
+    // Classes that were loaded before. Java says nothing if it cannot use them: what the tools print is read.
+    let archive = jars().with_file_name("classes.jsa");
+    if archive.exists() {
+        command.arg(format!("-XX:SharedArchiveFile={}", archive.display())).arg("-Xlog:disable");
+    }
     command.arg("-cp").arg(jars().join("*")).arg(class);
     command
 }
@@ -276,7 +281,7 @@ fn wait_started(directory: &Path, child: &mut Child, starts: usize) {
         }
         let has_ended = child.try_wait().expect("it was ours").is_some();
         assert!(!has_ended && begin.elapsed() < PATIENCE, "Kafka is not ready\n{text}");
-        thread::yield_now();
+        pause();
     }
 }
 

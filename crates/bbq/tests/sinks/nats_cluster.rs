@@ -10,7 +10,7 @@ use super::nats_client::{Client, Message};
 use super::nats_server::{Nats, NatsServer, new_server};
 use super::senders::{Senders, send_all, start, wait_more, wait_problem};
 use crate::support::random::Random;
-use crate::support::{PATIENCE, Setup, free_ports};
+use crate::support::{PATIENCE, Setup, free_ports, pause};
 
 const STREAM: &str = "LOGS";
 const MEMBERS: usize = 3;
@@ -68,7 +68,7 @@ impl NatsCluster {
             }
             let logs = || self.members.iter().map(Nats::log).collect::<Vec<_>>().join("\n\n");
             assert!(begin.elapsed() < PATIENCE, "there is not {what}\n{}", logs());
-            std::thread::yield_now();
+            pause();
         }
     }
 

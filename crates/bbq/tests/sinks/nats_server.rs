@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::nats_client::Client;
-use crate::support::{PATIENCE, free_ports};
+use crate::support::{PATIENCE, free_ports, pause};
 
 /// The version of `xtask/src/go_server.rs`, which `cargo xtask test` builds.
 pub(crate) fn new_server() -> PathBuf {
@@ -88,7 +88,7 @@ impl Nats {
                 return server;
             }
             assert!(start.elapsed() < PATIENCE, "nats-server is not ready\n{}", self.log());
-            std::thread::yield_now();
+            pause();
         }
     }
 

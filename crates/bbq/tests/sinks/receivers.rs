@@ -17,7 +17,7 @@ use crate::forward::{numbers, send};
 use crate::grpc_server::{self, Reply};
 use crate::http::{lines, wait_dead_letters, wait_problem};
 use crate::http_server;
-use crate::support::{KilledIfThisFails, PATIENCE, Setup, assert_balanced};
+use crate::support::{KilledIfThisFails, PATIENCE, Setup, assert_balanced, pause};
 
 /// The words and paths of the sinks, and the listeners of a bbq that takes what they send.
 const WAYS: [(&str, &str, &str); 3] = [
@@ -290,7 +290,7 @@ fn a_sender_of_log_records_that_is_killed_loses_none() {
         let start = Instant::now();
         while client.try_wait().expect("it was ours").is_none() {
             assert!(start.elapsed() < PATIENCE, "the client does not end");
-            std::thread::yield_now();
+            pause();
         }
         assert!(client.wait().expect("it was ours").success());
         // Acknowledged means on disk; what was delivered before a kill is counted once, too.

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::authority::Authority;
-use crate::support::{PATIENCE, free_ports};
+use crate::support::{PATIENCE, free_ports, pause};
 
 /// What the tests' servers write to.
 pub(crate) const BUCKET: &str = "logs";
@@ -73,7 +73,7 @@ impl S3 {
         let begin = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(begin.elapsed() < PATIENCE, "versitygw is not ready");
-            std::thread::yield_now();
+            pause();
         }
         server
     }

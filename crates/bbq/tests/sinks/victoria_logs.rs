@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, Server, Setup, assert_balanced, free_ports};
+use crate::support::{PATIENCE, Server, Setup, assert_balanced, free_ports, pause};
 
 const PART: usize = 1000;
 const PARTS: usize = 3;
@@ -73,7 +73,7 @@ impl VictoriaLogs {
         let begin = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(begin.elapsed() < PATIENCE, "VictoriaLogs is not ready");
-            std::thread::yield_now();
+            pause();
         }
         server
     }
@@ -105,7 +105,7 @@ impl Running {
         let begin = Instant::now();
         while self.0.try_wait().expect("it was ours").is_none() {
             assert!(begin.elapsed() < PATIENCE, "VictoriaLogs does not end");
-            std::thread::yield_now();
+            pause();
         }
     }
 }

@@ -41,6 +41,13 @@ use tempfile::TempDir;
 pub const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
 /// Only a test that hangs takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// See [`pause`]. Nobody notices it, and a look costs less.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Between two looks at what others do, which has no signal: without it, those who look would take the processors from those at work.
+pub fn pause() {
+    std::thread::park_timeout(LOOK_EVERY);
+}
 
 /// How a server is started. Each has its own ports.
 pub struct Setup {
@@ -209,7 +216,7 @@ impl Setup {
         let start = Instant::now();
         while !self.log().contains(words) {
             assert!(start.elapsed() < PATIENCE, "{words:?} did not come\n{}", self.log());
-            std::thread::yield_now();
+            pause();
         }
     }
 
@@ -248,6 +255,7 @@ impl Server<'_> {
             }
             let log = self.setup.log();
             assert!(start.elapsed() < PATIENCE, "{what} did not come\n{status:#}\n{log}");
+            pause();
         }
     }
 
@@ -313,7 +321,7 @@ impl Server<'_> {
                 return status.code();
             }
             assert!(start.elapsed() < PATIENCE, "the server does not stop\n{}", self.setup.log());
-            std::thread::yield_now();
+            pause();
         }
     }
 
@@ -438,7 +446,7 @@ pub fn refused_start(command: &mut Command) -> (Option<i32>, String) {
             // The command is judged by its output.
             let _ended = child.kill();
         }
-        std::thread::yield_now();
+        pause();
     }
     let status = child.wait().expect("it was ours");
     let mut text = Vec::new();

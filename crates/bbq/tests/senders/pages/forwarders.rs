@@ -20,7 +20,7 @@ use super::{text, wait_until};
 use crate::authority::Authority;
 use crate::support::program::Program;
 use crate::support::unpacked;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, pause};
 
 /// More than a queue of rsyslog holds that has no size of its own.
 const LINES: usize = 5000;
@@ -107,7 +107,7 @@ fn sends_what_it_kept(setup: &Setup, configuration: &str, sender: &mut Command, 
     let arrived = || numbers(setup).into_iter().collect::<BTreeSet<_>>();
     let begin = std::time::Instant::now();
     while arrived().len() < LINES && begin.elapsed() < PATIENCE {
-        std::thread::yield_now();
+        pause();
     }
     let arrived = arrived();
     let missing: Vec<usize> = (0..LINES).filter(|number| !arrived.contains(number)).collect();
