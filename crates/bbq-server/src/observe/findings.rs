@@ -65,7 +65,11 @@ impl Parts {
         self.sinks.iter().filter_map(|(spec, ledger)| {
             let subject = format!("sink {spec}");
             let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
-            let remedy = "fix the destination; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max";
+            let remedy = if ledger.is_disk_full() {
+                "make room on the disk of this path; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
+            } else {
+                "fix the destination; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
+            };
             Some(problem("sink-cannot-deliver", subject, text, remedy))
         })
     }
