@@ -264,6 +264,22 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
             "another sink has this name",
         ),
         ("[[sink]]\nspec = \"file:a\"\nformt = \"json\"\n", "did you mean \"format\"?"),
+        // In a table, the place is that of the key or the value.
+        (
+            "[[sink]]\nspec = \"file:a\"\n formt = \"json\"\n",
+            "bbq.toml:3:2: \"file:a?formt=<hidden>\": unknown option",
+        ),
+        ("[[sink]]\nspec = \"file:a\"\nformat = \"xml\"\n", "bbq.toml:3:10: \"file:a?format=xml\": format: "),
+        ("[[sink]]\nspec = \"file:a\"\nkeep = [3]\n", "bbq.toml:3:8: keep is of type array"),
+        ("[[sink]]\nname = \"a\"\nspec = \"fil:a\"\n", "bbq.toml:3:8: \"fil:a\" is not a sink"),
+        ("[[sink]]\nname = \"a\"\nspec = \"file:a?formt=json\"\n", "bbq.toml:3:8: "),
+        (
+            "[[sink]]\nspec = \"file:a?keep=2\"\n\nkeep = 3\n",
+            "bbq.toml:4:1: \"file:a?keep=<hidden>\": keep is given twice",
+        ),
+        ("[[listen]]\nspec = \"lines+tcp://127.0.0.1:1\"\nbacklog = 0\n", "bbq.toml:3:11: "),
+        ("[[listen]]\nbacklog = 9\nspec = \"syslog+udp://127.0.0.1:1\"\n", "bbq.toml:2:1: "),
+        ("workers = 1.5\n", "bbq.toml:1:11: workers is of type float; allowed: 1 to 256"),
         ("[[sink]]\nname = \"a\"\n", "bbq.toml:1:1: the table has no spec"),
         ("[[sink]]\nspec = \"file:a?keep=2\"\nkeep = 3\n", "keep is given twice"),
         ("[[sink]]\nspec = \"file:a\"\nkeep = [3]\n", "keep is of type array"),
