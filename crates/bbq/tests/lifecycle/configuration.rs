@@ -309,6 +309,30 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
 }
 
 #[test]
+fn a_data_directory_that_cannot_be_written_is_refused_with_the_remedy() {
+    let test = "configuration::a_data_directory_that_cannot_be_written_is_refused_with_the_remedy";
+    in_own_mounts(test, || {
+        let directory = tempfile::tempdir().expect("a directory");
+        mount_small(directory.path(), 1024);
+        fs::create_dir(directory.path().join("there")).expect("a directory");
+        let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(directory.path()).status();
+        assert!(remounted.expect("mount runs").success());
+        for (data, what) in [("new", "cannot create"), ("there", "cannot open")] {
+            let path = directory.path().join(data);
+            let (code, text) = refused_start(bbq(&["serve", "--data"]).arg(&path));
+            assert_eq!(code, Some(1), "{text}");
+            for part in [
+                &format!("{what} {}", path.display()),
+                "the data directory must be writable for this user: change its owner (chown), or choose another with --data",
+                "Read-only file system",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_wrong_command_line_opens_and_creates_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("bbq.toml");
