@@ -159,7 +159,10 @@ impl CursorStore {
     /// # Errors
     /// The file could not be replaced. The last commit is then still valid.
     pub fn commit(&self, cursor: &Cursor) -> io::Result<()> {
-        self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes())
+        let replaced = self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes());
+        replaced.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write the cursor {}: {error}", self.path.display()))
+        })
     }
 }
 

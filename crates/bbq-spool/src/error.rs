@@ -18,6 +18,12 @@ pub enum SpoolError {
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// The data directory cannot be made or opened for writing.
+    #[error(
+        "cannot {action} {}; the data directory must be writable for this user: change its owner (chown), or choose another with --data",
+        path.display()
+    )]
+    DataDirectory { action: &'static str, path: PathBuf, source: io::Error },
     /// An option is out of range.
     #[error("{name} is {found}; allowed: {least} to {most}")]
     OutOfRange { name: &'static str, found: u64, least: u64, most: u64 },

@@ -23,9 +23,14 @@ impl DirectoryLock {
     /// Creates the directory if needed, and takes its lock.
     ///
     /// # Errors
-    /// [`SpoolError::Locked`] names the process that has the lock.
+    /// [`SpoolError::Locked`] names the process that has the lock. [`SpoolError::DataDirectory`]: this user may not write there.
     pub fn take(directory: &Path) -> Result<DirectoryLock, SpoolError> {
-        let (file, path) = open_created(directory)?;
+        let (file, path) = open_created(directory).map_err(|error| match error {
+            SpoolError::Io { action, path, source } if is_denied(&source) => {
+                SpoolError::DataDirectory { action, path, source }
+            }
+            other => other,
+        })?;
         lock(&file, directory, &path, FlockOperation::NonBlockingLockExclusive)?;
         let lock = DirectoryLock { file, path };
         lock.sign()?;
@@ -93,6 +98,10 @@ impl AsFd for DirectoryLock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Opens the lock file, created with its directory if needed.

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_storage::ShownBytes;
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
@@ -252,7 +253,14 @@ impl Writer {
                     why, records, "lane failed: it acknowledges nothing until the server is restarted"
                 );
             }
-            Stop::NoSpace(_) => error!(lane, why, records, "stopped with unacknowledged messages unwritten"),
+            Stop::NoSpace(_) => {
+                error!(
+                    lane,
+                    why,
+                    records,
+                    "stopped before there was room: these messages are not on disk, and none was acknowledged as durable"
+                );
+            }
         }
         lost
     }
@@ -281,7 +289,12 @@ impl Writer {
         let write = |offset: u64, bytes: &[u8]| {
             open.file.write_all_at(offset, bytes).map_err(|error| {
                 if is_full(&error) {
-                    PutError::NoRoom(format!("{error}; {MAKE_ROOM}"))
+                    let (path, needed) =
+                        (self.core.segments.path(open.start), ShownBytes(bytes.len() as u64));
+                    PutError::NoRoom(format!(
+                        "cannot write {needed} to {}: {error}; {MAKE_ROOM}",
+                        path.display()
+                    ))
                 } else {
                     failed("write", &error)
                 }
@@ -386,9 +399,9 @@ impl Writer {
         let usage = &self.core.shared.usage;
         while !usage.try_take(capacity) {
             if !self.free_spare() {
-                let (used, most) = (usage.bytes(), usage.bytes_max());
+                let [used, capacity, most] = [usage.bytes(), capacity, usage.bytes_max()].map(ShownBytes);
                 return Err(PutError::NoRoom(format!(
-                    "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); fix or speed up the sink with the most queued, or raise the limit and restart"
+                    "the spool has {used} and needs {capacity} more, over its limit of {most} (spool.bytes_max); a sink that delivers makes room; or raise the limit and restart"
                 )));
             }
         }
@@ -428,8 +441,11 @@ impl Writer {
         if available >= bytes.saturating_add(reserve) {
             return Ok(());
         }
-        let why =
-            format!("{available} bytes are left on the disk, and {reserve} of them are kept for cursors");
+        let [available, needed, bytes, reserve] =
+            [available, bytes.saturating_add(reserve), bytes, reserve].map(ShownBytes);
+        let why = format!(
+            "{available} are left on the disk, and {needed} are needed: {bytes} for a segment, and {reserve} that are kept free for cursors"
+        );
         Err(io::Error::new(io::ErrorKind::StorageFull, why))
     }
 

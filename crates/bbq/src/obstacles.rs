@@ -1,10 +1,12 @@
 //! What a server would meet on this machine now, as far as it shows without opening anything.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use bbq_listen::{Address, Holder};
+use bbq_listen::{Address, Holder, ListenError};
 use bbq_server::Config;
+use bbq_spool::{DirectoryLock, SpoolError};
 use rustix::fs::{Access, access};
 
 /// systemd holds the sockets of services that it starts for the first connection.
@@ -14,22 +16,32 @@ const INIT: u32 = 1;
 pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     let running = pid_of_server(&config.data);
     let mut found = Vec::new();
+    // What a reload or an upgrade finds in use is its own.
+    let mut is_own = false;
     for listener in &config.listen {
-        let holder = Holder::of(&listener.address);
-        // What a reload or an upgrade finds in use is its own.
-        if let Some(holder) = holder.filter(|holder| Some(holder.pid) != running && holder.pid != INIT) {
+        let Some(holder) = Holder::of(&listener.address) else {
+            let foreseen = ListenError::foreseen(&listener.address);
+            found.extend(foreseen.map(|error| format!("listen   {}: {error}", listener.text)));
+            continue;
+        };
+        is_own |= Some(holder.pid) == running;
+        if Some(holder.pid) != running && holder.pid != INIT {
             found.push(format!("listen   {}: {} is in use by {holder}", listener.text, listener.address));
         }
     }
-    if let Some(admin) = config.admin
-        && let Some(holder) = Holder::of(&Address::Tcp(admin)).filter(|holder| Some(holder.pid) != running)
-    {
-        found.push(format!("admin    {admin} is in use by {holder}"));
+    if let Some(admin) = config.admin {
+        let address = Address::Tcp(admin);
+        match Holder::of(&address) {
+            Some(holder) if Some(holder.pid) == running => is_own = true,
+            Some(holder) => found.push(format!("admin    {admin} is in use by {holder}")),
+            None => found.extend(ListenError::foreseen(&address).map(|error| format!("admin    {error}"))),
+        }
     }
-    found.extend(unusable(&config.data).map(|why| format!("data     {}: {why}", config.data.display())));
+    let data = in_use(&config.data, running).filter(|_| !is_own).or_else(|| unusable(&config.data));
+    found.extend(data.map(|why| format!("data     {}: {why}", config.data.display())));
     for sink in &config.sinks {
-        let directory = sink.directory();
-        found.extend(directory.and_then(unusable).map(|why| format!("sink     {}: {why}", sink.text)));
+        let why = sink.file().and_then(unusable_file).or_else(|| sink.directory().and_then(unusable));
+        found.extend(why.map(|why| format!("sink     {}: {why}", sink.text)));
     }
     found
 }
@@ -37,6 +49,18 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
 /// Who has locked the data directory, or had: its lock file says so.
 fn pid_of_server(data: &Path) -> Option<u32> {
     fs::read_to_string(data.join("lock")).ok()?.trim().parse().ok()
+}
+
+/// Who has locked the data directory now. The lock that this takes is released at once.
+fn in_use(data: &Path, running: Option<u32>) -> Option<String> {
+    let Err(SpoolError::Locked { holder, .. }) = DirectoryLock::share(data) else { return None };
+    let reload = running.filter(|pid| holder == format!("pid {pid}"));
+    let reload =
+        reload.map(|pid| format!("; if it is to use this configuration, reload it (kill -HUP {pid})"));
+    Some(format!(
+        "it is in use by {holder}; stop it, or choose another directory{}",
+        reload.unwrap_or_default()
+    ))
 }
 
 /// Why this user cannot write into a directory, or make it.
@@ -47,8 +71,22 @@ fn unusable(directory: &Path) -> Option<String> {
     let there: PathBuf = absolute.ancestors().find(|path| path.exists())?.to_owned();
     let shown = there.display();
     if !there.is_dir() {
-        return Some(format!("{shown} is not a directory"));
+        return Some(format!("{shown} is not a directory; choose another path"));
     }
     let why = access(&there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-    Some(format!("this user cannot write into {shown}: {why}"))
+    Some(format!(
+        "this user cannot write into {shown}: {why}; change its owner or its mode, or choose another directory"
+    ))
+}
+
+/// Why this user cannot write to a file that exists, or why no file can have its path.
+fn unusable_file(path: &Path) -> Option<String> {
+    let shown = path.display();
+    if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
+        return Some(format!("{shown} names a directory; write the path of a file"));
+    }
+    let why = path.exists().then(|| access(path, Access::WRITE_OK).err()).flatten()?;
+    Some(format!(
+        "this user cannot write to {shown}: {why}; change its owner or its mode, or choose another file"
+    ))
 }

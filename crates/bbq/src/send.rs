@@ -10,7 +10,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use bbq_client::{
     Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, SenderBuilder, StartError,
 };
@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     }
     let inputs = open_all(arguments).map_err(misuse)?;
     let sender = Arc::new(builder.start().map_err(|error| match error {
-        StartError::NamedTwice { .. } | StartError::Option { .. } | StartError::Tls { .. } => misuse(error),
+        StartError::Tls { .. } => misuse(anyhow!(with_option_names(&error.to_string()))),
+        StartError::NamedTwice { .. } | StartError::Option { .. } => misuse(error),
         error => error.into(),
     })?);
     let bar = progress_bar(arguments, &inputs);
@@ -72,7 +73,9 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     let bytes = BinaryBytes(bar.position());
     bar.finish_and_clear();
     match end {
-        End::Sent(outcome) => outcome?,
+        End::Sent(outcome) => {
+            outcome.map_err(|error| anyhow!(with_option_names(&format!("{error:#}"))))?;
+        }
         End::Signal(number) => return Ok(Outcome::Signal(number)),
     }
     let counters = sender.counters();
@@ -106,6 +109,22 @@ fn with_tls(mut builder: SenderBuilder, tls: &TlsArguments) -> SenderBuilder {
         builder = builder.tls_server_name(name);
     }
     builder
+}
+
+/// A text of bbq-client, which names options as its libraries do, with the options of the command line.
+fn with_option_names(text: &str) -> String {
+    const NAMES: [(&str, &str); 4] = [
+        ("tls_ca", "--tls-ca"),
+        ("tls_cert", "--tls-cert"),
+        ("tls_key", "--tls-key"),
+        ("tls_server_name", "--tls-server-name"),
+    ];
+    let word = |word: &str| {
+        let name = word.trim_matches(|c| "(),;:".contains(c));
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map_or_else(|| word.to_owned(), |(known, option)| word.replacen(known, option, 1))
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// The options that name the same servers.
@@ -150,6 +169,7 @@ fn send_inputs(
 fn print_notice(notice: &Notice) {
     match notice {
         Notice::Unreachable { server, why } => {
+            let why = with_option_names(why);
             eprintln!("bbq: {server}: {why}; trying again until a server answers")
         }
         Notice::NewStream { server, why } => {

@@ -31,12 +31,20 @@ impl Holder {
     /// it.
     #[must_use]
     pub fn of(address: &Address) -> Option<Holder> {
-        let inodes = match address {
-            Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
-            Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
-            Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
-        };
-        inodes.into_iter().find_map(owner_of)
+        inodes(address).into_iter().find_map(owner_of)
+    }
+}
+
+/// Whether a socket has `address`, or an address that overlaps it, whoever holds the socket.
+pub(crate) fn is_held(address: &Address) -> bool {
+    !inodes(address).is_empty()
+}
+
+fn inodes(address: &Address) -> Vec<u64> {
+    match address {
+        Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
+        Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
+        Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod chi_square;
 pub(crate) mod evenness;
 pub(crate) mod foreign;
+mod foresight;
 pub(crate) mod holder;
 pub(crate) mod inet_diag;
 pub(crate) mod netlink;

@@ -7,11 +7,30 @@ pub struct ConfigError {
     /// File, line and column, or an environment variable, followed by a colon; empty for the command line.
     place: String,
     message: String,
+    /// What of a SPEC is wrong, if it is one option.
+    part: Option<Part>,
+}
+
+/// What of an option is wrong, with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The key: nobody knows it, or it must not be there.
+    Key(String),
+    /// The value.
+    Value(String),
 }
 
 impl ConfigError {
     pub(crate) fn new(message: impl Into<String>) -> ConfigError {
-        ConfigError { place: String::new(), message: message.into() }
+        ConfigError { place: String::new(), message: message.into(), part: None }
+    }
+
+    pub(super) fn about(self, part: Part) -> ConfigError {
+        ConfigError { part: Some(part), ..self }
+    }
+
+    pub(super) fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 
     pub(crate) fn at(self, place: impl Into<String>) -> ConfigError {

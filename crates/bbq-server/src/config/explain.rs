@@ -1,7 +1,7 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
 use super::error::ConfigError;
-use super::file::Settings;
+use super::file::{GivenSpec, Settings};
 use super::kept::is_kept;
 use super::keys::{FILE_KEYS, FileKey, OnReload};
 use super::listen::LISTEN_OPTIONS;
@@ -214,7 +214,7 @@ impl InEffect {
     pub fn warnings_of(&self, environment: &Environment) -> Vec<String> {
         // A SPEC may name the variable of a secret.
         let specs = [LISTEN, SINK].into_iter().filter_map(|key| self.settings.given_specs(key)).flatten();
-        let options = specs.flat_map(|(_, spec)| &spec.options);
+        let options = specs.flat_map(|given| &given.spec.options);
         let secrets: Vec<&str> =
             options.filter(|(key, _)| key.ends_with("_env")).map(|(_, name)| name.as_str()).collect();
         environment.warnings(|name| secrets.contains(&name))
@@ -253,7 +253,7 @@ impl InEffect {
         };
         let given = self.settings.given_specs(key);
         let value = |(index, text): (usize, &str)| {
-            let from = given.and_then(|given| given.get(index)).map(|(place, _)| place.to_string());
+            let from = given.and_then(|given| given.get(index)).map(|given| given.place.to_string());
             Value { of: None, text: text.to_owned(), from }
         };
         texts.into_iter().enumerate().map(value).collect()
@@ -263,9 +263,9 @@ impl InEffect {
     fn options(&self, key: &str, option: &SpecOption, is_of_kind: impl Fn(&str) -> bool) -> Vec<Value> {
         let words = option.words();
         let given = self.settings.given_specs(key).unwrap_or_default();
-        let of_kind = given.iter().filter(|(_, spec)| is_of_kind(&spec.head));
+        let of_kind = given.iter().filter(|given| is_of_kind(&given.spec.head));
         of_kind
-            .flat_map(|(place, spec)| {
+            .flat_map(|GivenSpec { place, spec, .. }| {
                 let set = spec.options.iter().filter(|(key, _)| words.contains(key));
                 set.map(|(_, value)| Value {
                     of: Some(spec.shown_head()),

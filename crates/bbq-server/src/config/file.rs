@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::environment::{self, Environment};
-use super::error::ConfigError;
+use super::error::{ConfigError, Part};
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
 use super::place::Place;
 use super::query::{SpecOption, nearest};
@@ -23,7 +23,44 @@ pub type Overrides = BTreeMap<&'static str, Vec<String>>;
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     texts: BTreeMap<&'static str, (Place, String)>,
-    specs: BTreeMap<&'static str, Vec<(Place, SpecText)>>,
+    specs: BTreeMap<&'static str, Vec<GivenSpec>>,
+}
+
+/// A SPEC, and where it stands.
+#[derive(Debug)]
+pub(super) struct GivenSpec {
+    pub(super) place: Place,
+    pub(super) spec: SpecText,
+    keys: KeyPlaces,
+}
+
+/// The keys of a table, each with the place of the key and of its value. A SPEC that is a text has none.
+#[derive(Debug, Default)]
+struct KeyPlaces(Vec<(String, Place, Place)>);
+
+impl KeyPlaces {
+    fn of(source: &Source<'_>, value: &DeValue<'_>) -> KeyPlaces {
+        let DeValue::Table(table) = value else { return KeyPlaces::default() };
+        let places = table.iter().map(|(key, value)| {
+            let [of_key, of_value] = [key.span(), value.span()].map(|span| source.place(span.start));
+            (key.get_ref().to_string(), of_key, of_value)
+        });
+        KeyPlaces(places.collect())
+    }
+
+    /// The place of the mistake: of the key or the value, or of the SPEC if the table does not have the key. `whole` is the place of
+    /// the table, or of the text.
+    fn add_to(&self, error: ConfigError, whole: &Place) -> ConfigError {
+        let place_of = |wanted: &str| self.0.iter().find(|(key, ..)| key == wanted);
+        let place = match error.part() {
+            Some(Part::Key(key)) => place_of(key).map(|(_, of_key, _)| of_key),
+            Some(Part::Value(key)) => place_of(key).map(|(_, _, of_value)| of_value),
+            None => None,
+        };
+        let place = place.or_else(|| place_of("spec").map(|(_, _, of_value)| of_value));
+        let prefix = place.unwrap_or(whole).prefix();
+        error.at(prefix)
+    }
 }
 
 impl Settings {
@@ -67,7 +104,10 @@ impl Settings {
         place: &Place,
         texts: impl Iterator<Item = &'a str>,
     ) -> Result<(), ConfigError> {
-        let spec = |text| SpecText::of_text(text).map(|spec| (place.clone(), spec));
+        let spec = |text| {
+            let given = |spec| GivenSpec { place: place.clone(), spec, keys: KeyPlaces::default() };
+            SpecText::of_text(text).map(given)
+        };
         let specs = texts.map(spec).collect::<Result<_, _>>().map_err(|error| error.at(place.prefix()))?;
         self.specs.insert(key, specs);
         Ok(())
@@ -79,7 +119,7 @@ impl Settings {
     }
 
     /// The SPECs that were given for a key, each with its place; `None` if nobody gave any.
-    pub(super) fn given_specs(&self, key: &str) -> Option<&[(Place, SpecText)]> {
+    pub(super) fn given_specs(&self, key: &str) -> Option<&[GivenSpec]> {
         self.specs.get(key).map(Vec::as_slice)
     }
 
@@ -134,9 +174,10 @@ impl Settings {
         match (&known.option.values, value.get_ref()) {
             (Values::Specs(_), DeValue::Array(values)) => {
                 let spec = |value: &Spanned<DeValue<'_>>| {
+                    let (place, keys) = (place(value), KeyPlaces::of(source, value.get_ref()));
                     let spec = SpecText::of_value(value.get_ref());
-                    let spec = spec.map_err(|error| error.at(place(value).prefix()))?;
-                    Ok((place(value), spec))
+                    let spec = spec.map_err(|error| keys.add_to(error, &place))?;
+                    Ok(GivenSpec { place, spec, keys })
                 };
                 self.specs.insert(key, values.iter().map(spec).collect::<Result<_, ConfigError>>()?);
             }
@@ -146,8 +187,15 @@ impl Settings {
                     "{key} is of type {kind}; write a list of SPECs, or [[{key}]] tables"
                 )));
             }
-            (_, other) => {
+            (Values::Text { .. }, other) => {
                 self.texts.insert(key, (place(value), scalar(key, other)?));
+            }
+            (values, other) => {
+                let text = scalar(key, other).map_err(|_| {
+                    let kind = other.type_str();
+                    ConfigError::new(format!("{key} is of type {kind}; allowed: {values}"))
+                })?;
+                self.texts.insert(key, (place(value), text));
             }
         }
         Ok(())
@@ -202,8 +250,9 @@ impl Settings {
         let option = known(key)?;
         let specs: Vec<T> = match self.specs.get(key) {
             Some(specs) => {
-                let read =
-                    |(place, spec): &(Place, SpecText)| read(spec).map_err(|error| error.at(place.prefix()));
+                let read = |given: &GivenSpec| {
+                    read(&given.spec).map_err(|error| given.keys.add_to(error, &given.place))
+                };
                 specs.iter().map(read).collect::<Result<_, _>>()?
             }
             None => {
@@ -216,7 +265,7 @@ impl Settings {
             Values::Specs(range) if range.contains(&(specs.len() as u64)) => Ok(specs),
             values => {
                 let given = self.given_specs(key).and_then(|given| given.first());
-                let place = given.map_or_else(String::new, |(place, _)| place.prefix());
+                let place = given.map_or_else(String::new, |given| given.place.prefix());
                 Err(ConfigError::new(format!("{key} has {}; allowed: {values}", specs.len())).at(place))
             }
         }

@@ -6,7 +6,7 @@ use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution, Steering};
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, Part};
 use super::protocol::{BBQ, PROTOCOLS, Protocol};
 use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
@@ -289,7 +289,8 @@ impl ListenSpec {
     fn check_keys(&self, query: &Query<'_>) -> Result<(), ConfigError> {
         let given = without_effect(self.protocol, self.is_datagram()).find(|(key, _)| query.was_given(key));
         given.map_or(Ok(()), |(key, why)| {
-            Err(ConfigError::new(format!("{:?}: {key} has no meaning here: {why}", self.text)))
+            let error = ConfigError::new(format!("{:?}: {key} has no meaning here: {why}", self.text));
+            Err(error.about(Part::Key(key.to_owned())))
         })
     }
 

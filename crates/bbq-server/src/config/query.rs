@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bbq_listen::ListenError;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, Part};
 use super::secret::Secret;
 use super::spec_text::{SpecText, question_mark_hint};
 use super::values::Values;
@@ -84,7 +84,8 @@ impl<'a> Query<'a> {
         if let Some(SpecOption { key, .. }) = secrets.find(is_written) {
             return Err(ConfigError::new(format!(
                 "{shown:?}: {key} is a secret and must not be written here; write {key}_file=PATH or {key}_env=NAME"
-            )));
+            ))
+            .about(Part::Key((*key).to_owned())));
         }
         if let Some((key, _)) = spec.options.iter().find(|(key, _)| !is_known(key)) {
             return Err(unknown(&shown, key, &options));
@@ -108,9 +109,10 @@ impl<'a> Query<'a> {
         let Some(index) = self.pairs.iter().position(|(known, _)| *known == key) else { return Ok(None) };
         let (key, value) = self.pairs.swap_remove(index);
         self.taken.push(key);
-        read(value)
-            .map(Some)
-            .map_err(|problem| ConfigError::new(format!("{:?}: {key}: {problem}", self.spec)))
+        read(value).map(Some).map_err(|problem| {
+            let error = ConfigError::new(format!("{:?}: {key}: {problem}", self.spec));
+            error.about(Part::Value(key.to_owned()))
+        })
     }
 
     /// Takes an option whose value is one of a few words.
@@ -202,6 +204,7 @@ fn unknown(spec: &str, key: &str, options: &[&SpecOption]) -> ConfigError {
         known.join(", "),
         question_mark_hint(spec)
     ))
+    .about(Part::Key(key.to_owned()))
 }
 
 /// Parses a distribution or a steering.

@@ -6,7 +6,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, Part};
 
 /// In place of what may be a secret.
 const HIDDEN: &str = "<hidden>";
@@ -62,7 +62,9 @@ impl SpecText {
         };
         let mut spec = SpecText::of_text(text)?;
         for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != "spec") {
-            let (key, value) = (key.get_ref(), scalar(key.get_ref(), value.get_ref())?);
+            let key = key.get_ref();
+            let value =
+                scalar(key, value.get_ref()).map_err(|error| error.about(Part::Value(key.to_string())))?;
             let before = if spec.options.is_empty() { '?' } else { '&' };
             spec.text.push_str(&format!("{before}{key}={value}"));
             spec.add(key, value)?;
@@ -88,7 +90,8 @@ impl SpecText {
 
     fn add(&mut self, key: &str, value: String) -> Result<(), ConfigError> {
         if self.options.iter().any(|(known, _)| known == key) {
-            return Err(ConfigError::new(format!("{:?}: {key} is given twice", self.shown(|_, _| false))));
+            let error = ConfigError::new(format!("{:?}: {key} is given twice", self.shown(|_, _| false)));
+            return Err(error.about(Part::Key(key.to_owned())));
         }
         self.options.push((key.to_owned(), value));
         Ok(())

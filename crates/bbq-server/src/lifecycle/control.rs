@@ -139,7 +139,13 @@ impl Control {
             let Some(now) = &self.running else { return Ending::Lost };
             tokio::select! {
                 signal = signals.stop.next() => {
-                    info!(signal, "stopping; all received messages are kept");
+                    match now.parts.without_room() {
+                        None => info!(signal, "stopping; received messages are written to disk first"),
+                        Some(why) => warn!(
+                            signal, why,
+                            "stopping without room: messages on disk are kept; those in memory are written only if there is room within seconds"
+                        ),
+                    }
                     return Ending::Stop { in_order: true };
                 }
                 () = signals.hangup.next() => self.reload(preparation.is_some()).await,

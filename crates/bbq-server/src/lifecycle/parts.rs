@@ -98,10 +98,13 @@ impl Parts {
     /// # Errors
     /// Why a lane waits for room.
     pub(crate) fn check_room(&self) -> Result<(), String> {
-        self.lanes
-            .iter()
-            .find_map(waiting_for_space)
-            .map_or(Ok(()), |why| Err(format!("no reload and no upgrade until there is room: {why}")))
+        let refused = |why| Err(format!("no reload and no upgrade until there is room: {why}"));
+        self.without_room().map_or(Ok(()), refused)
+    }
+
+    /// Why a lane waits for room, if any does.
+    pub(crate) fn without_room(&self) -> Option<String> {
+        self.lanes.iter().find_map(waiting_for_space)
     }
 
     pub(crate) fn announce(&self) {
@@ -130,15 +133,17 @@ impl Parts {
     }
 
     /// Corrects the count of spooled records after the lanes are closed, for what they could not write. If a lane failed earlier,
-    /// its worker has corrected the count already.
-    pub(crate) fn note_unwritten(&self) {
+    /// its worker has corrected the count already. Returns how many of them their senders still have.
+    pub(crate) fn note_unwritten(&self) -> u64 {
         let ledger = |listener: u16| {
             let listener = usize::from(listener);
             (listener < self.listeners.len()).then(|| &**self.ledger.listener(listener))
         };
+        let mut kept_by_senders = 0;
         for (lane, worker) in self.lanes.iter().zip(&self.workers) {
-            worker.undurable.give_up(lane.view().records, ledger);
+            kept_by_senders += worker.undurable.give_up(lane.view().records, ledger);
         }
+        kept_by_senders
     }
 }
 

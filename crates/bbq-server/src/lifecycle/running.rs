@@ -218,7 +218,7 @@ impl Running {
             }
         }
         let unwritten_by_lanes = parts.spool.close();
-        parts.note_unwritten();
+        tell_unwritten(parts.note_unwritten(), parts.ledger.unwritten().saturating_sub(unwritten_before));
         match halt {
             Halt::Stop { drain_timeout } => {
                 self.lifecycle.enter(Phase::Draining);
@@ -418,6 +418,22 @@ fn report(event: &StallEvent, log: &RateLimitedLog) {
             info!(worker, address, rescued, "worker is back");
         }
         _ => {}
+    }
+}
+
+/// Says who has the messages that did not get to the disk.
+fn tell_unwritten(kept_by_senders: u64, lost: u64) {
+    if kept_by_senders > 0 {
+        warn!(
+            messages = kept_by_senders,
+            "messages did not get to the disk; their senders have no acknowledgement of them, and send them again"
+        );
+    }
+    if lost > 0 {
+        error!(
+            messages = lost,
+            "messages did not get to the disk and are lost, as their senders do not send them again; they are counted as dropped (unwritten)"
+        );
     }
 }
 

@@ -26,7 +26,7 @@ impl Parts {
         let ongoing = self.changes.drops.ongoing();
         let mut found: Vec<Finding> = self.of_lanes().chain(workers).chain(self.of_sinks()).collect();
         found.extend(self.of_listeners().chain(ongoing));
-        found.extend(nearly_full(&status.spool));
+        found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
         let meant_even = self.listeners.iter().zip(&status.listeners).filter(|(listener, _)| {
             is_meant_to_be_even(listener.group.distribution(), &listener.spec().steering)
         });
@@ -47,8 +47,11 @@ impl Parts {
             match lane.view().condition {
                 LaneCondition::Writing => None,
                 LaneCondition::WaitingForSpace => {
-                    let remedy = "senders wait or messages are dropped (on_full); a sink that has a problem, or has most queued, keeps the \
-                                  segments";
+                    let remedy = if self.sinks.is_empty() {
+                        "senders wait or messages are dropped (on_full); no sink is configured that would make room: add one and restart"
+                    } else {
+                        "senders wait or messages are dropped (on_full); a sink that has a problem, or has most queued, keeps the segments"
+                    };
                     Some(problem("lane-waits-for-space", subject, waiting_for_space(lane)?, remedy))
                 }
                 LaneCondition::Failed => {
@@ -65,7 +68,11 @@ impl Parts {
         self.sinks.iter().filter_map(|(spec, ledger)| {
             let subject = format!("sink {spec}");
             let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
-            let remedy = "fix the destination; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max";
+            let remedy = if ledger.is_disk_full() {
+                "make room on the disk of this path; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
+            } else {
+                "fix the destination; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
+            };
             Some(problem("sink-cannot-deliver", subject, text, remedy))
         })
     }
@@ -124,14 +131,18 @@ fn warning(name: &str, subject: String, text: String, remedy: &str) -> Finding {
     Finding { level: Level::Warning, ..problem(name, subject, text, remedy) }
 }
 
-fn nearly_full(spool: &SpoolStatus) -> Option<Finding> {
+fn nearly_full(spool: &SpoolStatus, has_sinks: bool) -> Option<Finding> {
     let is_it =
         u128::from(spool.bytes) * 10 >= u128::from(spool.bytes_max) * u128::from(SPOOL_NEARLY_FULL_TENTHS);
     let text = || {
         let percent = u128::from(spool.bytes) * 100 / u128::from(spool.bytes_max.max(1));
         format!("the spool is {percent} % full")
     };
-    let remedy = "a sink is behind; when the spool is full, senders wait or messages are dropped (on_full)";
+    let remedy = if has_sinks {
+        "a sink is behind; when the spool is full, senders wait or messages are dropped (on_full)"
+    } else {
+        "no sink is configured; when the spool is full, senders wait or messages are dropped (on_full): add a sink, by a reload while there is room"
+    };
     is_it.then(|| warning("spool-nearly-full", "spool".to_owned(), text(), remedy))
 }
 
@@ -166,10 +177,10 @@ mod tests {
 
     #[test]
     fn a_spool_is_nearly_full_from_nine_tenths() {
-        assert_eq!(nearly_full(&spool(899)), None);
-        assert_eq!(nearly_full(&spool(900)).map(|finding| finding.level), Some(Level::Warning));
+        assert_eq!(nearly_full(&spool(899), true), None);
+        assert_eq!(nearly_full(&spool(900), true).map(|finding| finding.level), Some(Level::Warning));
         let huge = SpoolStatus { bytes: u64::MAX, bytes_max: u64::MAX, ..SpoolStatus::default() };
-        assert!(nearly_full(&huge).is_some_and(|finding| finding.text.contains("100 % full")));
+        assert!(nearly_full(&huge, true).is_some_and(|finding| finding.text.contains("100 % full")));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::dead_letters::DeadLetters;
 use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
-use super::ledger::{Account, SinkLedger};
+use super::ledger::{Account, SinkLedger, is_full};
 use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
 use crate::stored::replicas::Replica;
@@ -42,6 +42,9 @@ const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 const KEPT_PART_OF_SPOOL: u64 = 4;
 /// A sink that gathers messages delivers them early when more than this part of the spool is taken.
 const HELD_PART_OF_SPOOL: u64 = 2;
+
+/// What the log says of a sink that cannot deliver.
+const FAILED: &str = "sink failed; retrying until it works, messages stay spooled";
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -526,7 +529,15 @@ impl SinkDriver {
 
     /// Shows the problem until a commit succeeds. Returns how long to leave the output alone.
     pub(super) fn report(&mut self, error: &io::Error) -> Duration {
-        self.show(error.to_string());
+        if self.parts.ledger.problem().is_none() {
+            let sink = &self.parts.name;
+            if is_full(error) {
+                warn!(sink, %error, "the disk is full; delivery resumes by itself when there is room, messages stay spooled");
+            } else {
+                warn!(sink, %error, "{FAILED}");
+            }
+        }
+        self.parts.ledger.set_error(error);
         let pause = self.retry_pause;
         self.retry_pause = (pause * 2).min(RETRY_PAUSE_MAX);
         pause
@@ -534,7 +545,7 @@ impl SinkDriver {
 
     fn show(&mut self, error: String) {
         if self.parts.ledger.problem().is_none() {
-            warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");
+            warn!(sink = self.parts.name, %error, "{FAILED}");
         }
         self.parts.ledger.set_problem(Some(error));
     }

@@ -39,6 +39,11 @@ pub(super) trait Target: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The file that is written, if it is one file.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
     /// The directory that files are made in, if any.
     fn directory(&self) -> Option<&Path> {
         None

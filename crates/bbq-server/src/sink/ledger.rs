@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,11 @@ pub(crate) const SINK_DROP_REASONS: [&str; 3] = [DAMAGED, OLDEST, REFUSED];
 /// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;
 
+/// Whether the error says that a disk is full, or that what the user may have on it is used up.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
 /// What a sink has done with the records that it passed.
 #[derive(Debug, Default)]
 pub(super) struct SettledTotals {
@@ -46,8 +52,16 @@ pub(crate) struct SinkLedger {
     account: Mutex<Account>,
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
-    /// The problem that keeps the sink from delivering, if any.
-    problem: Mutex<Option<String>>,
+    /// What keeps the sink from delivering, if anything does.
+    problem: Mutex<Option<Hindrance>>,
+}
+
+/// What keeps a sink from delivering.
+#[derive(Clone, Debug)]
+struct Hindrance {
+    text: String,
+    /// The disk of the path that the text names is full.
+    is_disk_full: bool,
 }
 
 /// How far a sink is at one moment. Every record before its places is delivered or dropped.
@@ -129,12 +143,26 @@ impl SinkLedger {
         self.last_received_ns.load(Ordering::Relaxed)
     }
 
+    fn hindrance(&self) -> MutexGuard<'_, Option<Hindrance>> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The problem that keeps the sink from delivering, if any.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.hindrance().as_ref().map(|hindrance| hindrance.text.clone())
+    }
+
+    /// Whether the problem is a disk that is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.hindrance().as_ref().is_some_and(|hindrance| hindrance.is_disk_full)
     }
 
     pub(super) fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.hindrance() = problem.map(|text| Hindrance { text, is_disk_full: false });
+    }
+
+    pub(super) fn set_error(&self, error: &io::Error) {
+        *self.hindrance() = Some(Hindrance { text: error.to_string(), is_disk_full: is_full(error) });
     }
 }
 

@@ -101,6 +101,12 @@ impl SinkSpec {
         self.target.is_next_server()
     }
 
+    /// The file that the sink writes, if it is one file.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.target.file()
+    }
+
     /// The directory that the sink makes files in, if any.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {

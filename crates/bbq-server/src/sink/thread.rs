@@ -1,6 +1,5 @@
 //! The thread of a sink: opens the output, takes the driver's steps, and waits between them.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use tracing::{info, warn};
 
 use super::driver::SinkDriver;
 use super::interface::{Now, OpenError, Sink};
-use super::ledger::SinkLedger;
+use super::ledger::{SinkLedger, is_full};
 use super::opening::SinkOpening;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
@@ -105,7 +104,7 @@ impl PendingSink {
             if ledger.problem().is_none() {
                 warn!(sink = spec.name, %error, "the output is not open; trying again until it is, messages stay spooled");
             }
-            ledger.set_problem(Some(error.to_string()));
+            ledger.set_error(&error);
             self.lifecycle.settle();
             self.lifecycle.pause(pause)?;
             pause = (pause * 2).min(OPEN_PAUSE_MAX);
@@ -121,8 +120,7 @@ impl PendingSink {
         let progress = opening.spool.progress();
         let mut driver = opening.begin(sink, clock.now());
         while let Err(error) = driver.begin() {
-            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            if !is_full && is_strict && lifecycle.refuse(error.to_string()) {
+            if !is_full(&error) && is_strict && lifecycle.refuse(error.to_string()) {
                 return Ok(None);
             }
             lifecycle.settle();

@@ -66,17 +66,20 @@ impl Undurable {
     }
 
     /// Takes the records after the first `durable` ones out of the ledgers that counted them as spooled: they will never be
-    /// durable. `ledger` finds a listener's ledger by its index.
-    pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) {
+    /// durable. `ledger` finds a listener's ledger by its index. Returns how many of them their senders still have.
+    pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) -> u64 {
         let mut runs = self.locked();
         runs.settle(durable);
+        let mut kept_by_senders = 0;
         for Run { listener, fallback, records } in runs.runs.drain(..) {
             let Some(ledger) = ledger(listener) else { continue };
             ledger.take_back(records);
-            if fallback == Fallback::None {
-                ledger.add_dropped(DropReason::Unwritten, records);
+            match fallback {
+                Fallback::Sender => kept_by_senders += records,
+                Fallback::None => ledger.add_dropped(DropReason::Unwritten, records),
             }
         }
+        kept_by_senders
     }
 }
 

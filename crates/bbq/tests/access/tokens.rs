@@ -9,7 +9,7 @@ use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Hello, RefusalCode, Token};
 
 use crate::support::session::{Answer, Session, batch, stream_id};
-use crate::support::{BBQ, Server, Setup, assert_balanced, run};
+use crate::support::{BBQ, Server, Setup, assert_balanced, refused_start, run};
 
 const OLD: &str = "old-token-of-till-4";
 const NEW: &str = "new-token-of-till-4";
@@ -129,6 +129,26 @@ fn a_client_needs_a_token_of_the_file() {
     // Each address once a minute for each listener, with the reason.
     assert_eq!(log.matches("session refused").count(), 2, "{log}");
     assert!(log.contains("a token is needed here"), "{log}");
+}
+
+#[test]
+fn a_file_with_the_names_of_a_server_is_no_token_of_a_client() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("tokens");
+    for (text, says) in [
+        (format!("till-4 {NEW}\n"), "without the name that a server's file has in front of it"),
+        (format!("{NEW}\n{OLD}\n"), "it has more than one word; a client shows one token"),
+        ("short\n".to_owned(), "it is no token; a token has 16 to 512 visible ASCII characters"),
+        (String::new(), "is empty"),
+    ] {
+        fs::write(&path, text).expect("a file");
+        for command in [&["send", "--to", "bbq://127.0.0.1:1"][..], &["status"]] {
+            let (code, said) = refused_start(Command::new(BBQ).args(command).arg("--token-file").arg(&path));
+            assert_eq!(code, Some(2), "{said}");
+            assert!(said.contains("--token-file") && said.contains(says), "{says}: {said}");
+            assert_no_token("the error", &said);
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use crate::support::mounts::{in_own_mounts, mount_small};
+use crate::support::namespace::in_own_network;
 use crate::support::{BBQ, Server, Setup, refused_start};
 
 fn bbq(arguments: &[&str]) -> Command {
@@ -70,6 +72,133 @@ fn what_is_in_the_way_on_this_machine_is_shown() {
     assert!(!own.contains(MEETS), "{own}");
     let others = check(&format!("{listen}sink = [\"stdout:\"]\n")).1;
     assert!(others.contains(&format!("is in use by pid {} (bbq)", server.pid())), "{others}");
+}
+
+/// `bbq check` prints this obstacle for a file that is valid.
+fn assert_met(file: &str, parts: &[&str]) {
+    let (code, text) = check(file);
+    assert_eq!(code, Some(0), "the file is valid: {text}");
+    let (_, met) = text.split_once(MEETS).unwrap_or_else(|| panic!("no obstacle: {text}"));
+    for part in parts {
+        assert!(met.contains(part), "{part}: {text}");
+    }
+}
+
+const NO_SINK: &str = "sink = [\"null:\"]\n";
+
+#[test]
+fn a_data_directory_of_another_server_is_in_the_way() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let file = format!(
+        "listen = [\"lines+tcp://127.0.0.1:0\"]\nadmin = \"off\"\ndata = {:?}\n{NO_SINK}",
+        setup.data()
+    );
+    let pid = server.pid();
+    let in_use = format!("data     {}: it is in use by pid {pid}; stop it", setup.data().display());
+    assert_met(&file, &[&in_use, &format!("reload it (kill -HUP {pid})")]);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let (_, free) = check(&file);
+    assert!(!free.contains(MEETS), "{free}");
+}
+
+#[test]
+fn an_address_of_another_machine_is_in_the_way() {
+    // RFC 5737: no machine has it.
+    let file = format!(
+        "listen = [\"lines+tcp://192.0.2.1:7701\", \"syslog+udp://192.0.2.1:5514\"]\nadmin = \"off\"\n{NO_SINK}"
+    );
+    let remedy = "is not an address of this machine; `ip address` lists those that are";
+    assert_met(
+        &file,
+        &[
+            &format!("listen   lines+tcp://192.0.2.1:7701: tcp://192.0.2.1:7701 {remedy}"),
+            &format!("listen   syslog+udp://192.0.2.1:5514: udp://192.0.2.1:5514 {remedy}"),
+        ],
+    );
+}
+
+#[test]
+fn a_port_that_needs_a_privilege_is_in_the_way() {
+    const PRIVILEGED: &str = "net.ipv4.ip_unprivileged_port_start=100";
+    const FREE: &str = "net.ipv4.ip_unprivileged_port_start=0";
+    let test = "configuration::a_port_that_needs_a_privilege_is_in_the_way";
+    in_own_network(test, &[PRIVILEGED, FREE], || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let listen =
+            "listen = [\"lines+tcp://127.0.0.1:99\", \"syslog+udp://[::]:99\", \"http+tcp://127.0.0.1:100\"]";
+        fs::write(
+            directory.path().join("bbq.toml"),
+            format!("{listen}\nadmin = \"127.0.0.1:98\"\n{NO_SINK}"),
+        )
+        .expect("a file");
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_bind_service", BBQ, "check", "bbq.toml"]);
+        let (code, text) = refused_start(command.current_dir(directory.path()));
+        assert_eq!(code, Some(0), "{text}");
+        let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").expect("a number");
+        if start.trim() == "0" {
+            assert!(!text.contains(MEETS), "{text}");
+            return;
+        }
+        for address in ["99: tcp://127.0.0.1:99", "udp://[::]:99", "admin    tcp://127.0.0.1:98"] {
+            let told = format!("{address} is a privileged port; grant CAP_NET_BIND_SERVICE");
+            assert!(text.contains(&told), "{text}");
+        }
+        assert!(!text.contains("127.0.0.1:100 is a privileged port"), "{text}");
+        // With the privilege nothing is in the way.
+        let (_, text) = refused_start(bbq(&["check", "bbq.toml"]).current_dir(directory.path()));
+        assert!(!text.contains(MEETS), "{text}");
+    });
+}
+
+#[test]
+fn a_sink_that_cannot_write_its_file_is_in_the_way() {
+    in_own_mounts("configuration::a_sink_that_cannot_write_its_file_is_in_the_way", || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let closed = directory.path().join("closed");
+        mount_small(&closed, 1024);
+        let file = closed.join("out.log");
+        fs::write(&file, "").expect("a file");
+        let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&closed).status();
+        assert!(remounted.expect("mount runs").success());
+        let (shown, data) = (closed.display(), directory.path().join("data"));
+        for (path, told) in [
+            (format!("{shown}"), format!("{shown} names a directory; write the path of a file")),
+            (format!("{shown}/a/"), format!("{shown}/a/ names a directory; write the path of a file")),
+            (format!("{shown}/out.log"), format!("cannot write to {shown}/out.log: Read-only file system")),
+            (format!("{shown}/a/b.log"), format!("cannot write into {shown}: Read-only file system")),
+            (format!("{shown}/out.log/a"), format!("{shown}/out.log is not a directory")),
+        ] {
+            let sink = format!("admin = \"off\"\ndata = {data:?}\nsink = [\"file:{path}\"]\n");
+            assert_met(&sink, &[&format!("sink     file:{path}: "), &told]);
+        }
+        assert!(!data.exists(), "it created something");
+    });
+}
+
+/// A user may write to a file in a directory that is closed to the user, such as /var/log.
+#[test]
+fn a_file_that_exists_needs_no_directory_unless_it_is_set_aside() {
+    in_own_mounts("configuration::a_file_that_exists_needs_no_directory_unless_it_is_set_aside", || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let closed = directory.path().join("closed");
+        mount_small(&closed, 1024);
+        let (outside, inside) = (directory.path().join("out.log"), closed.join("out.log"));
+        for file in [&outside, &inside] {
+            fs::write(file, "").expect("a file");
+        }
+        let mount = |options: &[&str]| Command::new("mount").args(options).status().expect("mount runs");
+        assert!(mount(&["-o", "remount,ro", &closed.display().to_string()]).success());
+        let [from, to] = [&outside, &inside].map(|path| path.display().to_string());
+        assert!(mount(&["--bind", &from, &to]).success());
+        let file = |options: &str| {
+            format!("admin = \"off\"\ndata = {:?}\nsink = [\"file:{to}{options}\"]\n", directory.path())
+        };
+        let (_, text) = check(&file(""));
+        assert!(!text.contains(MEETS), "{text}");
+        assert_met(&file("?rotate=daily"), &[&format!("this user cannot write into {}", closed.display())]);
+    });
 }
 
 #[test]
@@ -135,6 +264,22 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
             "another sink has this name",
         ),
         ("[[sink]]\nspec = \"file:a\"\nformt = \"json\"\n", "did you mean \"format\"?"),
+        // In a table, the place is that of the key or the value.
+        (
+            "[[sink]]\nspec = \"file:a\"\n formt = \"json\"\n",
+            "bbq.toml:3:2: \"file:a?formt=<hidden>\": unknown option",
+        ),
+        ("[[sink]]\nspec = \"file:a\"\nformat = \"xml\"\n", "bbq.toml:3:10: \"file:a?format=xml\": format: "),
+        ("[[sink]]\nspec = \"file:a\"\nkeep = [3]\n", "bbq.toml:3:8: keep is of type array"),
+        ("[[sink]]\nname = \"a\"\nspec = \"fil:a\"\n", "bbq.toml:3:8: \"fil:a\" is not a sink"),
+        ("[[sink]]\nname = \"a\"\nspec = \"file:a?formt=json\"\n", "bbq.toml:3:8: "),
+        (
+            "[[sink]]\nspec = \"file:a?keep=2\"\n\nkeep = 3\n",
+            "bbq.toml:4:1: \"file:a?keep=<hidden>\": keep is given twice",
+        ),
+        ("[[listen]]\nspec = \"lines+tcp://127.0.0.1:1\"\nbacklog = 0\n", "bbq.toml:3:11: "),
+        ("[[listen]]\nbacklog = 9\nspec = \"syslog+udp://127.0.0.1:1\"\n", "bbq.toml:2:1: "),
+        ("workers = 1.5\n", "bbq.toml:1:11: workers is of type float; allowed: 1 to 256"),
         ("[[sink]]\nname = \"a\"\n", "bbq.toml:1:1: the table has no spec"),
         ("[[sink]]\nspec = \"file:a?keep=2\"\nkeep = 3\n", "keep is given twice"),
         ("[[sink]]\nspec = \"file:a\"\nkeep = [3]\n", "keep is of type array"),
@@ -161,6 +306,30 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
     }
     let (code, text) = refused_start(&mut bbq(&["check", "/nowhere/bbq.toml"]));
     assert!(code == Some(2) && text.contains("/nowhere/bbq.toml"), "{text}");
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_refused_with_the_remedy() {
+    let test = "configuration::a_data_directory_that_cannot_be_written_is_refused_with_the_remedy";
+    in_own_mounts(test, || {
+        let directory = tempfile::tempdir().expect("a directory");
+        mount_small(directory.path(), 1024);
+        fs::create_dir(directory.path().join("there")).expect("a directory");
+        let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(directory.path()).status();
+        assert!(remounted.expect("mount runs").success());
+        for (data, what) in [("new", "cannot create"), ("there", "cannot open")] {
+            let path = directory.path().join(data);
+            let (code, text) = refused_start(bbq(&["serve", "--data"]).arg(&path));
+            assert_eq!(code, Some(1), "{text}");
+            for part in [
+                &format!("{what} {}", path.display()),
+                "the data directory must be writable for this user: change its owner (chown), or choose another with --data",
+                "Read-only file system",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+    });
 }
 
 #[test]

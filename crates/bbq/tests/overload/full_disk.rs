@@ -4,7 +4,7 @@
 //! senders have more messages than all buffers on the way can hold, so they finish only when there is room again.
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::flood::{MESSAGES, assert_all_once, batches, lines, message, wait_standstill};
@@ -34,7 +34,9 @@ fn assert_waiting(server: &Server<'_>, status: &Value) {
     let (code, text) = server.health();
     assert!(code == 503 && text.contains("waits for space"), "{text}");
     assert!(
-        text.contains("left on the disk") && text.contains("make room on its disk"),
+        text.contains("are left on the disk, and ")
+            && text.contains(" for a segment, and 256.00 KiB that are kept free for cursors")
+            && text.contains("make room on its disk"),
         "why, and what to do: {text}"
     );
 }
@@ -163,5 +165,72 @@ fn an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor() {
         server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
         assert_eq!(server.stop(), Some(0), "{}", setup.log());
         assert!(std::fs::read(disk.join("out.log")).expect("a file") == sent.into_bytes());
+    });
+}
+
+/// What a stop without room says of each message is what happens to it.
+#[test]
+fn a_stop_without_room_says_who_has_which_messages() {
+    in_own_mounts("full_disk::a_stop_without_room_says_who_has_which_messages", || {
+        let setup = setup();
+        let server = setup.start();
+        server.send(0, b"on disk\n");
+        server.wait_delivered(1);
+        let _ballast = Ballast::fill(&setup.data());
+        let (mut session, _) = Session::open(setup.address(1), stream_id(1));
+        // More than the rest of the first segment.
+        let messages: Vec<String> = (1..=300).map(|number| message("bbq", number)).collect();
+        session.write(&batch(stream_id(1), 1, &messages));
+        server.wait_status("no room", is_waiting);
+        server.send(0, b"in memory\n");
+        server.wait_status("all", |status| status["ledger"]["received"] == 302);
+        assert_eq!(server.stop(), Some(1), "{}", setup.log());
+        let log = setup.log();
+        for part in [
+            "stopping without room: messages on disk are kept; those in memory are written only if there is room within seconds",
+            "and none was acknowledged as durable",
+            "their senders have no acknowledgement of them, and send them again messages=300",
+            "are lost, as their senders do not send them again; they are counted as dropped (unwritten) messages=1",
+        ] {
+            assert!(log.contains(part), "{part}: {log}");
+        }
+        assert!(!log.contains("received messages are"), "a promise that is not kept: {log}");
+        assert_eq!(setup.written(), b"on disk\n");
+    });
+}
+
+#[test]
+fn a_sink_on_a_full_disk_says_so_and_goes_on_by_itself() {
+    in_own_mounts("full_disk::a_sink_on_a_full_disk_says_so_and_goes_on_by_itself", || {
+        const LINES: u64 = 2000;
+        let mut setup = Setup::new(&LISTEN).with(&["--workers", "1"]);
+        let disk = setup.path().join("small");
+        mount_small(&disk, 512);
+        setup.set_sinks(&["file:{dir}/small/out.log"]);
+        let server = setup.start();
+        let lines: String = (1..=LINES).map(|number| message("lines", number) + "\n").collect();
+        server.send(0, lines.as_bytes());
+        server.wait_status("a full disk", |status| status["sinks"][0]["problem"].is_string());
+        let (code, text) = server.health();
+        assert_eq!(code, 503, "{text}");
+        let path =
+            format!("cannot deliver and tries again: {}/out.log: No space left on device", disk.display());
+        for part in [
+            &path,
+            "; its disk has ",
+            " free, and the next write needs ",
+            "make room on the disk of this path; delivery resumes by itself, and messages stay in the spool",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        server.wait_log(
+            "the disk is full; delivery resumes by itself when there is room, messages stay spooled",
+        );
+        let grown = Command::new("mount").args(["-o", "remount,size=8m"]).arg(&disk).status();
+        assert!(grown.expect("mount runs").success());
+        server.wait_status("delivery", |status| status["ledger"]["delivered"] == LINES);
+        server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        assert!(std::fs::read(disk.join("out.log")).expect("a file") == lines.into_bytes());
     });
 }

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::support::flood::{MESSAGES, assert_all_once, lines, tally, wait_standstill};
+use crate::support::flood::{MESSAGES, assert_all_once, batches, lines, tally, wait_standstill};
 use crate::support::session::{Session, batch, stream_id};
 use crate::support::{Server, Setup, assert_balanced};
 use serde_json::Value;
@@ -70,9 +70,30 @@ fn block_holds_the_sender_back() {
             text.contains("(spool.bytes_max)") && text.contains("raise the limit"),
             "why, and what to do: {text}"
         );
+        assert!(text.contains("needs 1.00 MiB more, over its limit of 4.00 MiB"), "{text}");
+        assert!(text.contains("a sink that has a problem, or has most queued, keeps the segments"), "{text}");
         let (status, output) = drain(server, pipe);
         assert_eq!(status["ledger"]["delivered"], MESSAGES, "{status:#}");
         assert_all_once(&output, "lines");
+    });
+}
+
+#[test]
+fn a_full_spool_without_a_sink_asks_for_one() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    let mut setup = setup.config(&format!("sink = []\n{CONFIG}"));
+    setup.set_sinks(&[]);
+    let server = setup.start();
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _guard = server.killed_if_this_fails();
+        scope.spawn(|| batches(setup.address(0), stream_id(1), &acknowledged));
+        server
+            .wait_status("no room", |status| status["spool"]["lanes"][0]["condition"] == "waiting-for-space");
+        let (_, text) = server.health();
+        assert!(text.contains("no sink is configured that would make room: add one and restart"), "{text}");
+        assert!(!text.contains("a sink that has a problem"), "{text}");
+        server.kill();
     });
 }
 

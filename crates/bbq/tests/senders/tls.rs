@@ -106,12 +106,16 @@ fn bbq_send_sends_by_tls_and_says_why_it_does_not() {
     let plain = format!("bbq://{}", setup.address(0));
     let wrong_port = format!("bbq+tls://{}", setup.address(0));
     for (options, code, words) in [
-        (&["--to", &to, &file][..], 1, "issued by none of the trusted CAs, the system's"),
+        (
+            &["--to", &to, &file][..],
+            1,
+            "issued by none of the trusted CAs, the system's (--tls-ca is not set); set --tls-ca to",
+        ),
         (&["--to", &to, "--tls-ca", &ca, &file], 1, "is for another name"),
         (
             &[&options[..4], &["--tls-server-name", "logs.example", &file]].concat(),
             1,
-            "demands a client certificate",
+            "demands a client certificate; set --tls-cert and --tls-key",
         ),
         (&["--to", &wrong_port, "--tls-ca", &ca, &file], 1, "it does not answer with TLS; write bbq://"),
         (
@@ -119,7 +123,7 @@ fn bbq_send_sends_by_tls_and_says_why_it_does_not() {
             1,
             "it speaks TLS; write bbq+tls://",
         ),
-        (&["--to", &to, "--tls-ca", "missing.pem", &file], 2, "tls_ca missing.pem: it cannot be read"),
+        (&["--to", &to, "--tls-ca", "missing.pem", &file], 2, ": --tls-ca missing.pem: it cannot be read"),
         (
             &["--to", &plain, "--tls-ca", &ca, &file],
             2,

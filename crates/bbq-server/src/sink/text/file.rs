@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bbq_storage::{OpenMode, Storage, StorageFile, parent_of};
+use bbq_storage::{OpenMode, ShownBytes, Storage, StorageFile, parent_of};
 use chrono::{DateTime, NaiveDate, Utc};
 use tracing::{info, warn};
 
@@ -181,6 +181,21 @@ impl FileOutput {
         Ok(())
     }
 
+    /// Of a write of so many bytes.
+    fn write_error(&self, error: &io::Error, needed: u64) -> io::Error {
+        let named = named(&self.path, error);
+        // What a quota leaves is not known.
+        if error.kind() != io::ErrorKind::StorageFull {
+            return named;
+        }
+        let Ok(free) = self.storage.available(parent_of(&self.path)) else { return named };
+        let (free, needed) = (ShownBytes(free), ShownBytes(needed));
+        io::Error::new(
+            named.kind(),
+            format!("{named}; its disk has {free} free, and the next write needs {needed}"),
+        )
+    }
+
     /// Whether our file is still at the path. An error does not mean "no": a file that is still ours cannot be locked again.
     fn is_still_there(&self) -> io::Result<bool> {
         match self.storage.inode(&self.path) {
@@ -212,7 +227,9 @@ impl Output for FileOutput {
         if self.length == 0 {
             self.day = now.date_naive();
         }
-        self.file.write_all_at(self.length, &bytes[*taken..]).map_err(|error| named(&self.path, &error))?;
+        let rest = &bytes[*taken..];
+        let written = self.file.write_all_at(self.length, rest);
+        written.map_err(|error| self.write_error(&error, rest.len() as u64))?;
         self.length += (bytes.len() - *taken) as u64;
         *taken = bytes.len();
         Ok(())

@@ -10,3 +10,10 @@ pub struct Rotation {
     /// How many files that were set aside are kept; `None` keeps all.
     pub keep: Option<u32>,
 }
+
+impl Rotation {
+    /// Whether the file is ever set aside.
+    pub(super) fn is_on(&self) -> bool {
+        self.bytes.is_some() || self.daily
+    }
+}

@@ -62,7 +62,7 @@ pub(in crate::sink) static FILE: Kind = Kind {
             daily: query.take_word("rotate", &[("daily", true), ("never", false)])?.unwrap_or_default(),
             keep: query.take_number("keep")?.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         };
-        if rotation.keep.is_some() && rotation.bytes.is_none() && !rotation.daily {
+        if rotation.keep.is_some() && !rotation.is_on() {
             return Err(ConfigError::new(format!(
                 "file:{path}: keep has no meaning without rotate or rotate_bytes"
             )));
@@ -104,10 +104,14 @@ impl Target for StdoutTarget {
 }
 
 impl Target for FileTarget {
-    /// A pipe or a device needs none.
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// A pipe or a device needs none, and a file that exists only if it is set aside.
     fn directory(&self) -> Option<&Path> {
-        let is_other = self.path.exists() && !self.path.is_file();
-        self.path.parent().filter(|_| !is_other)
+        let makes_files = !self.path.exists() || (self.path.is_file() && self.rotation.is_on());
+        self.path.parent().filter(|_| makes_files)
     }
 
     fn open(
