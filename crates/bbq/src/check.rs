@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use bbq_server::config::{Environment, default_file, schema};
 use bbq_server::{ConfigSource, Overrides};
+use indicatif::BinaryBytes;
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
 use crate::explain;
@@ -21,10 +22,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(
         out,
-        "  data     {} (spool up to {} bytes, segments of {})",
+        "  data     {} (spool up to {}, segments of {})",
         config.data.display(),
-        config.spool_bytes_max,
-        config.segment_bytes
+        BinaryBytes(config.spool_bytes_max),
+        BinaryBytes(config.segment_bytes)
     )?;
     writeln!(out, "  workers  {}", config.workers)?;
     for listener in &config.listen {
