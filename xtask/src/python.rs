@@ -9,8 +9,8 @@ use crate::step;
 use crate::tally::{PytestOutput, Tally};
 
 /// The same versions as in bindings/python/pyproject.toml. The tests deliver the logs of gunicorn, and what the exporters of OpenTelemetry
-/// send, and read the metrics as Prometheus does.
-const TOOLS: [&str; 7] = [
+/// send, read the metrics as Prometheus does, and check types as users do.
+const TOOLS: [&str; 8] = [
     "maturin>=1.16,<2",
     "pytest>=9,<10",
     "gunicorn>=23,<26",
@@ -18,6 +18,7 @@ const TOOLS: [&str; 7] = [
     "opentelemetry-exporter-otlp-proto-http>=1.45,<2",
     "opentelemetry-exporter-otlp-proto-grpc>=1.45,<2",
     "prometheus-client>=0.24,<1",
+    "mypy>=2.4,<3",
 ];
 const PACKAGE: &str = "bindings/python";
 

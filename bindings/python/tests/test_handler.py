@@ -253,6 +253,20 @@ def test_a_server_that_is_not_there_is_no_error(nobody, address, logger, capsys)
     handler.close()
 
 
+@pytest.mark.parametrize(("options", "reason"), [({}, "full"), ({"on_full": "drop-oldest"}, "oldest")])
+def test_a_full_queue_drops_the_newest_record_unless_an_option_says_otherwise(nobody, logger, options, reason):
+    # `block` would wait for so long.
+    handler = bbq.Handler(nobody, queue_bytes_max=2**17, block_timeout=STUCK_SECONDS, close_timeout=0, **options)
+    logger.addHandler(handler)
+    began = time.monotonic()
+    for _ in range(1000):
+        logger.info("x" * 1000)
+        assert time.monotonic() - began < STUCK_SECONDS
+    dropped = handler.sender.counters.dropped
+    assert getattr(dropped, reason) == dropped.total > 0
+    handler.close()
+
+
 def test_no_call_is_stuck_while_the_server_stands_still(server, logger):
     handler = bbq.Handler(server.address, queue_bytes_max=2**20, close_timeout=60)
     logger.addHandler(handler)

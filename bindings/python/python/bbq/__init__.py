@@ -30,6 +30,7 @@ from bbq.errors import (
     StartError,
     Timeout,
 )
+from bbq.options import SenderOptions
 from bbq.receiver import Message, receive, receive_batches
 from bbq.values import Counters, Dropped, Notice, Reconnect, ServerProgress
 
@@ -53,6 +54,7 @@ __all__ = [
     "Reconnect",
     "Refused",
     "Sender",
+    "SenderOptions",
     "ServerProgress",
     "SinkError",
     "SpoolError",

@@ -3,11 +3,12 @@
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from bbq import _exit
 from bbq._native import Sender
 from bbq.errors import Closed, Error, Forked, Full
+from bbq.options import SenderOptions
 
 
 class Handler(logging.Handler):
@@ -33,7 +34,7 @@ class Handler(logging.Handler):
         sender: Sender | None = None,
         level: int | str = logging.NOTSET,
         formatter: logging.Formatter | None = None,
-        **options: Any,
+        **options: Unpack[SenderOptions],
     ) -> None:
         if (servers is None) == (sender is None):
             raise TypeError("give a handler either servers or a sender")
@@ -47,7 +48,8 @@ class Handler(logging.Handler):
         self._shown: set[type[Error]] = set()
         self._owns_sender = sender is None
         if sender is None:
-            sender = Sender(servers, **{"on_full": "drop-newest", **options})
+            options.setdefault("on_full", "drop-newest")
+            sender = Sender(servers, **options)
         self._sender = sender
 
     @property
