@@ -15,6 +15,9 @@ const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
 /// The feature of `bbq` and `bbq-server` that has every sink. Packages of the workspace without it are built as they are.
 pub(crate) const EVERY_SINK: &str = "full";
 
+/// Builds what is packaged: the lines of its code go to the package of the debug symbols.
+pub(crate) const WITH_LINES: [(&str, &str); 1] = [("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")];
+
 /// A test program that prints nothing for so long hangs. The longest test without a line takes two minutes on a busy machine.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 /// Lines that are read and not shown yet: the terminal is rarely behind.

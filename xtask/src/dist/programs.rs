@@ -14,7 +14,7 @@ const GZIP: &str = "gzip --best --no-name \"$0\"/*";
 pub(super) fn build(material: &Material) -> Result<(), String> {
     let features = ["--features", step::EVERY_SINK];
     step::cargo(
-        &[],
+        &step::WITH_LINES,
         &[&["build", "--release", "--locked", "-p", "bbq", "-p", "bbq-c"][..], &features].concat(),
     )?;
     let stage = material.stage();
