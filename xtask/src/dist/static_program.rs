@@ -14,7 +14,10 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     step::run(&[], "rustup", &["target", "add", target])
         .map_err(|problem| format!("{problem}; the static program needs Rust's library for {target}"))?;
     let features = ["--features", step::EVERY_SINK, "--features", "vendored", "--target", target];
-    step::cargo(&step::WITH_LINES, &[&["build", "--release", "--locked", "-p", "bbq"][..], &features].concat())?;
+    step::cargo(
+        &step::WITH_LINES,
+        &[&["build", "--release", "--locked", "-p", "bbq"][..], &features].concat(),
+    )?;
     let built = material.root.join(step::target_directory()).join(target).join("release/bbq");
     let name = format!("bbq-{}-{}-linux-static", material.version, material.machine.name);
     let folder = material.stage().join(&name);
