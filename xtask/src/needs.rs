@@ -16,7 +16,7 @@ const TO_BUILD: [(&str, &str); 3] =
     [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 26] = [
+const NEEDS: [(&str, &str); 29] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
@@ -27,6 +27,8 @@ const NEEDS: [(&str, &str); 26] = [
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
+    ("fish", "fish"),
+    ("groff", "groff-base"),
     ("java", "default-jre-headless"),
     ("journalctl", "systemd"),
     ("logger", "bsdutils"),
@@ -42,6 +44,7 @@ const NEEDS: [(&str, &str); 26] = [
     ("strace", "strace"),
     ("unshare", "util-linux"),
     ("valgrind", "valgrind"),
+    ("zsh", "zsh"),
     ("zstd", "zstd"),
 ];
 /// Debian has a package of its own for Python's environments, and that package has no program.
@@ -191,7 +194,9 @@ mod tests {
             "cmake",
             "curl",
             "default-jre-headless",
+            "fish",
             "g++",
+            "groff-base",
             "iproute2",
             "libspdlog-dev",
             "maven",
@@ -208,6 +213,7 @@ mod tests {
             "systemd",
             "util-linux",
             "valgrind",
+            "zsh",
             "zstd",
         ];
         assert_eq!(packages(&NEEDS), all);

@@ -1,9 +1,11 @@
 //! `bbq completions` and `bbq manual`: scripts for shells, and man pages, made from the definition of the options.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
 
 use crate::arguments::{Arguments, CompletionsArguments, ManualArguments};
 use crate::outcome::Outcome;
@@ -18,8 +20,19 @@ pub(crate) fn complete(arguments: &CompletionsArguments) -> anyhow::Result<Outco
 
 pub(crate) fn run(arguments: &ManualArguments) -> anyhow::Result<Outcome> {
     let directory = &arguments.directory;
-    let command = Arguments::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, directory)
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    // Gives the commands their whole names: bbq-spool-cat.
+    command.build();
+    write_pages(&command, directory)
         .with_context(|| format!("cannot write the man pages into {}", directory.display()))?;
     Ok(Outcome::Done)
+}
+
+/// Writes the page of a command, and those of its commands.
+fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, directory)?;
+    }
+    let page = Man::new(command.clone()).source(concat!("bbq ", env!("CARGO_PKG_VERSION"))).manual("bbq");
+    page.generate_to(directory).map(|_path| ())
 }

@@ -1,0 +1,122 @@
+//! If this fails, a man page has errors or lacks an option, or a shell does not complete what is typed.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::BBQ;
+
+fn run(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask test` installs it"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+fn printed(command: &mut Command) -> String {
+    String::from_utf8(run(command).stdout).expect("text")
+}
+
+/// The commands of a page's name: `bbq-spool-cat.1`, of the ways to write it the one that the program takes.
+fn help(page: &str) -> String {
+    let words: Vec<&str> = page.trim_end_matches(".1").split('-').skip(1).collect();
+    let ways = [words.clone(), vec![&*words.join("-")].into_iter().filter(|word| !word.is_empty()).collect()];
+    let help =
+        ways.iter().map(|words| Command::new(BBQ).args(words).arg("--help").output().expect("it runs"));
+    let taken =
+        help.into_iter().find(|help| help.status.success()).unwrap_or_else(|| panic!("no command of {page}"));
+    String::from_utf8(taken.stdout).expect("text")
+}
+
+/// The words that begin with a minus sign.
+fn options(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '-');
+    words.filter(|word| word.starts_with('-') && word.ends_with(char::is_alphanumeric)).collect()
+}
+
+#[test]
+fn the_man_pages_have_every_option_and_no_errors() {
+    let directory = tempfile::tempdir().expect("a directory");
+    run(Command::new(BBQ).arg("manual").arg(directory.path()));
+    let mut pages = 0;
+    for entry in fs::read_dir(directory.path()).expect("it is there") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let shown = run(Command::new("groff").args(["-man", "-Tutf8", "-ww", "-P-cbou"]).arg(&path));
+        let (text, complaints) =
+            (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+        assert!(complaints.is_empty(), "{name}: {complaints}");
+        let version = concat!("bbq ", env!("CARGO_PKG_VERSION"));
+        assert!(
+            text.lines().any(|line| line.starts_with(version)),
+            "no {version} in the last line of {name}"
+        );
+        // groff writes a minus sign or a hyphen.
+        let text = text.replace(['\u{2010}', '\u{2212}'], "-");
+        let (help, known) = (help(&name), options(&text));
+        for option in options(&help) {
+            assert!(known.contains(option), "{name} has no {option}\n{text}");
+        }
+        pages += 1;
+    }
+    assert!(pages > 12, "{pages}");
+}
+
+/// The script for a shell, in a file.
+fn script(directory: &Path, shell: &str) -> String {
+    let path = directory.join(format!("completions.{shell}"));
+    fs::write(&path, printed(Command::new(BBQ).args(["completions", shell]))).expect("a file");
+    path.display().to_string()
+}
+
+/// What is typed, and a word that comes of it: a command, an option, a value.
+const TYPED: [(&str, &str); 4] = [
+    ("bbq ser", "serve"),
+    ("bbq serve --dis", "--distribution"),
+    ("bbq completions z", "zsh"),
+    ("bbq spool ", "repair"),
+];
+
+#[test]
+fn bash_completes_commands_options_and_values() {
+    const COMPLETE: &str = r#"
+        set -eu
+        . "$1"
+        IFS=' ' read -r -a COMP_WORDS <<< "$2"
+        [[ $2 != *' ' ]] || COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        _bbq bbq "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = script(directory.path(), "bash");
+    for (typed, word) in TYPED {
+        let words = printed(Command::new("bash").args(["-c", COMPLETE, "bash", &script, typed]));
+        assert!(words.lines().any(|line| line == word), "{typed}: {words}");
+    }
+}
+
+#[test]
+fn fish_completes_commands_options_and_values() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = script(directory.path(), "fish");
+    for (typed, word) in TYPED {
+        let complete = format!("source {script}; complete -C '{typed}'");
+        let words = printed(
+            Command::new("fish").args(["--no-config", "-c", &complete]).env("HOME", directory.path()),
+        );
+        assert!(words.lines().any(|line| line.split('\t').next() == Some(word)), "{typed}: {words}");
+    }
+}
+
+/// It completes only at a terminal.
+#[test]
+fn zsh_knows_how_to_complete() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = script(directory.path(), "zsh");
+    let load = format!("autoload -Uz compinit && compinit -u -D && source {script} && print -- $_comps[bbq]");
+    assert_eq!(printed(Command::new("zsh").args(["-f", "-c", &load])), "_bbq\n");
+}
