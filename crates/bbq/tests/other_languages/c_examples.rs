@@ -21,8 +21,12 @@ fn server() -> (Setup, String) {
 /// Lets a program send the lines of its standard input.
 fn sends_lines(program: &Path) {
     let (setup, address) = server();
+    sends_lines_to(&setup, &address, program);
+}
+
+fn sends_lines_to(setup: &Setup, address: &str, program: &Path) {
     let server = setup.start();
-    let output = run(Command::new(program).arg(&address), LINES.as_bytes());
+    let output = run(Command::new(program).arg(address), LINES.as_bytes());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4 messages acknowledged\n", "{output:?}");
     server.wait_delivered(4);
     assert_eq!(String::from_utf8_lossy(&setup.written()), format!("{LINES}\n"));
@@ -45,6 +49,27 @@ fn by_pkg_config() {
     sends_lines(&library.compile(&examples.join("send.c"), &["bbq"]));
     sends_lines(&library.compile(&examples.join("send.cpp"), &["bbq"]));
     logs(&library.compile(&examples.join("spdlog.cpp"), &["spdlog", "bbq"]));
+}
+
+/// With a name, too: `-static` also links what looks it up.
+#[test]
+fn without_any_library() {
+    let library = Library::install();
+    for source in ["send.c", "send.cpp"] {
+        let program = library.compile_static(&sources().join("examples").join(source));
+        let needs = run(
+            Command::new("readelf").args(["--wide", "--program-headers", "--dynamic"]).arg(&program),
+            b"",
+        );
+        let needs = String::from_utf8_lossy(&needs.stdout).into_owned();
+        assert!(
+            needs.contains("LOAD") && !needs.contains("INTERP") && !needs.contains("NEEDED"),
+            "{source}: {needs}"
+        );
+        sends_lines(&program);
+        let (setup, address) = server();
+        sends_lines_to(&setup, &address.replace("127.0.0.1", "localhost"), &program);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! If this fails, a program that forks hangs, sends messages twice, or loses its children's messages.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::native::{Library, program};
@@ -12,8 +13,15 @@ const EACH: u64 = 200;
 
 #[test]
 fn each_process_sends_what_it_was_given_and_nothing_else() {
-    let library = Library::install();
-    let program = library.compile(&program("fork.c"), &["bbq"]);
+    processes_send_what_they_were_given(&Library::install().compile(&program("fork.c"), &["bbq"]));
+}
+
+#[test]
+fn so_does_each_process_of_a_program_without_any_library() {
+    processes_send_what_they_were_given(&Library::install().compile_static(&program("fork.c")));
+}
+
+fn processes_send_what_they_were_given(program: &Path) {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
     // A child that hangs would keep its parent waiting for ever.

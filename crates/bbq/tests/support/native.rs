@@ -48,24 +48,37 @@ impl Library {
     }
 
     /// The output of pkg-config for packages.
-    fn flags(&self, packages: &[&str]) -> Vec<String> {
+    fn flags(&self, packages: &[&str], options: &[&str]) -> Vec<String> {
         let mut asked = Command::new("pkg-config");
         asked.env("PKG_CONFIG_PATH", self.prefix().join("lib/pkgconfig"));
-        asked.args(["--cflags", "--libs"]).args(packages);
+        asked.args(["--cflags", "--libs"]).args(options).args(packages);
         let answer = String::from_utf8(run(&mut asked, b"").stdout).expect("flags are text");
         answer.split_whitespace().map(str::to_owned).collect()
     }
 
     /// Compiles a program as its users would, with packages of pkg-config, and returns its path.
     pub fn compile(&self, source: &Path, packages: &[&str]) -> PathBuf {
+        // The library is in no directory where the system looks for libraries.
+        let found = format!("-Wl,-rpath,{}", self.prefix().join("lib").display());
+        self.compile_with(source, "shared", &[self.flags(packages, &[]), vec![found]].concat())
+    }
+
+    /// The same for a program that needs no library to run, not even the system's.
+    pub fn compile_static(&self, source: &Path) -> PathBuf {
+        self.compile_with(
+            source,
+            "static",
+            &[vec!["-static".to_owned()], self.flags(&["bbq"], &["--static"])].concat(),
+        )
+    }
+
+    fn compile_with(&self, source: &Path, way: &str, flags: &[String]) -> PathBuf {
         let is_c = source.extension().is_some_and(|extension| extension == "c");
         let (compiler, standard) = if is_c { ("cc", "-std=c11") } else { ("c++", "-std=c++17") };
         let name = source.file_name().expect("a file").to_string_lossy().replace('.', "_");
-        let to = self.scratch(&name);
+        let to = self.scratch(&format!("{name}_{way}"));
         let mut command = Command::new(compiler);
-        command.arg(standard).args(FLAGS).arg(source).arg("-o").arg(&to).args(self.flags(packages));
-        // The library is in no directory where the system looks for libraries.
-        command.arg("-pthread").arg(format!("-Wl,-rpath,{}", self.prefix().join("lib").display()));
+        command.arg(standard).args(FLAGS).arg(source).arg("-o").arg(&to).args(flags).arg("-pthread");
         run(&mut command, b"");
         to
     }
