@@ -136,7 +136,9 @@ class Pipes:
     def _before_fork(self) -> None:
         """Puts SIGTERM off. A child that it met too early would forget it, or tell its parent to stop: they share the pipe of `_stop`."""
         if self._catches and not self._closed:
-            self._forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            # First, as another signal's handler may raise while the mask is set.
+            self._forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
     def _after_fork(self) -> None:
         blocked = self._forking.__dict__.pop("blocked", None)
@@ -146,8 +148,10 @@ class Pipes:
     def _leave_to_parent(self) -> None:
         """A child has nothing of it, and ends by SIGTERM as any program."""
         self._forked = True
-        self.close()
-        self._after_fork()
+        try:
+            self.close()
+        finally:
+            self._after_fork()
 
 
 def _check(wanted: str) -> None:
