@@ -14,7 +14,8 @@ const INIT: u32 = 1;
 
 /// A line for each thing that stands in the way.
 pub(crate) fn obstacles(config: &Config) -> Vec<String> {
-    let running = pid_of_server(&config.data);
+    let holder = holder_of(&config.data);
+    let running = holder.as_deref().and_then(|holder| holder.strip_prefix("pid ")?.parse().ok());
     let mut found = Vec::new();
     // What a reload or an upgrade finds in use is its own.
     let mut is_own = false;
@@ -37,7 +38,8 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
             None => found.extend(ListenError::foreseen(&address).map(|error| format!("admin    {error}"))),
         }
     }
-    let data = in_use(&config.data, running).filter(|_| !is_own).or_else(|| unusable(&config.data));
+    let data = holder.filter(|_| !is_own).map(|holder| in_use(&holder, running));
+    let data = data.or_else(|| unusable(&config.data));
     found.extend(data.map(|why| format!("data     {}: {why}", config.data.display())));
     for sink in &config.sinks {
         let why = sink.file().and_then(unusable_file).or_else(|| sink.directory().and_then(unusable));
@@ -46,21 +48,23 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     found
 }
 
-/// Who has locked the data directory, or had: its lock file says so.
-fn pid_of_server(data: &Path) -> Option<u32> {
-    fs::read_to_string(data.join("lock")).ok()?.trim().parse().ok()
+/// Who has locked the data directory. Only if a process runs that the lock file names, the lock is tried: so no server is disturbed that
+/// takes it at this moment, as the file does not name it yet.
+fn holder_of(data: &Path) -> Option<String> {
+    let pid: u32 = fs::read_to_string(data.join("lock")).ok()?.trim().parse().ok()?;
+    if !Path::new(&format!("/proc/{pid}")).exists() {
+        return None;
+    }
+    match DirectoryLock::share(data) {
+        Err(SpoolError::Locked { holder, .. }) => Some(holder),
+        _ => None,
+    }
 }
 
-/// Who has locked the data directory now. The lock that this takes is released at once.
-fn in_use(data: &Path, running: Option<u32>) -> Option<String> {
-    let Err(SpoolError::Locked { holder, .. }) = DirectoryLock::share(data) else { return None };
-    let reload = running.filter(|pid| holder == format!("pid {pid}"));
+fn in_use(holder: &str, running: Option<u32>) -> String {
     let reload =
-        reload.map(|pid| format!("; if it is to use this configuration, reload it (kill -HUP {pid})"));
-    Some(format!(
-        "it is in use by {holder}; stop it, or choose another directory{}",
-        reload.unwrap_or_default()
-    ))
+        running.map(|pid| format!("; if it is to use this configuration, reload it (kill -HUP {pid})"));
+    format!("it is in use by {holder}; stop it, or choose another directory{}", reload.unwrap_or_default())
 }
 
 /// Why this user cannot write into a directory, or make it.
