@@ -94,18 +94,23 @@ class Asking:
     """Asks for paths each second, on connections of its own."""
 
     def __init__(self, server, *paths):
-        self.over = threading.Event()
+        self.over, self.failed = threading.Event(), None
         self.thread = threading.Thread(target=self.run, args=(server, paths))
         self.thread.start()
 
     def run(self, server, paths):
-        while not self.over.wait(1):
-            for path in paths:
-                server.get(path)
+        try:
+            while not self.over.wait(1):
+                for path in paths:
+                    server.get(path)
+        except (OSError, http.client.HTTPException, SystemExit) as error:
+            self.failed = error
 
     def stop(self):
         self.over.set()
         self.thread.join()
+        if self.failed is not None:
+            sys.exit(f"asking failed: {self.failed}")
 
 
 class Program:
@@ -125,6 +130,8 @@ class Program:
             pass  # It has ended.
 
     def stop(self):
+        if self.process.poll() is not None:
+            sys.exit(f"{self.process.args} ended early")
         self.process.terminate()
         self.process.wait()
         os.close(self.terminal)
@@ -153,6 +160,7 @@ def sample(directory, lines, looker):
         with subprocess.Popen(["cat", *[lines] * REPEATS], stdout=subprocess.PIPE) as cat:
             subprocess.run(send, stdin=cat.stdout, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         looks.stop()
+        wait(lambda: json.loads(server.get("/status"))["ledger"]["delivered"] == LINES * REPEATS, "not all is delivered")
         end = server.cpu_seconds()
     finally:
         server.stop()

@@ -1,5 +1,6 @@
 //! All tests, with the output of cargo and pytest, and with the counts of all of them at the end.
 
+use std::env;
 use std::num::NonZero;
 use std::path::Path;
 use std::thread;
@@ -18,7 +19,9 @@ use crate::unpacked;
 const TEST: [&str; 7] =
     ["test", "--workspace", "--features", step::EVERY_SINK, "--release", "--locked", "--no-fail-fast"];
 
-/// Tests at the same time, for each processor: most of them wait for other processes, and for time to go by.
+/// How many tests run at the same time: cargo's variable.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// Unless it is set, so many for each processor: most of them wait for other processes, and for time to go by.
 const TESTS_PER_PROCESSOR: usize = 2;
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
@@ -33,8 +36,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
     let mut output = CargoOutput::default();
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let tests = (TESTS_PER_PROCESSOR * processors).to_string();
-    let cargos = step::cargo_watched(&[("RUST_TEST_THREADS", &tests)], &TEST, &mut |line| output.read(line));
+    let tests = env::var(THREADS).unwrap_or_else(|_| (TESTS_PER_PROCESSOR * processors).to_string());
+    let cargos = step::cargo_watched(&[(THREADS, &tests)], &TEST, &mut |line| output.read(line));
     // These run even if tests have failed before.
     let (pythons, tally) = python::test(root);
     tell(&output.tally().and(tally), cargos.and(pythons))

@@ -79,6 +79,8 @@ fn java(class: &str) -> Command {
         "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
         "-Dorg.slf4j.simpleLogger.log.kafka.coordinator.transaction=info",
     ]);
+    // A killed broker leaves libraries behind that it had unpacked.
+    command.arg(concat!("-Djava.io.tmpdir=", env!("CARGO_TARGET_TMPDIR")));
     // Classes that were loaded before. Java says nothing if it cannot use them: what the tools print is read.
     let archive = jars().with_file_name("classes.jsa");
     if archive.exists() {
