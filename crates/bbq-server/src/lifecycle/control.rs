@@ -140,10 +140,10 @@ impl Control {
             tokio::select! {
                 signal = signals.stop.next() => {
                     match now.parts.without_room() {
-                        None => info!(signal, "stopping; received messages are written to disk first"),
+                        None => info!(signal, "stopping; messages in memory are written to disk first, unless their lane has failed"),
                         Some(why) => warn!(
                             signal, why,
-                            "stopping without room: messages on disk are kept; those in memory are written only if there is room within seconds"
+                            "stopping while there is no room: messages in memory are written only if there is some within seconds"
                         ),
                     }
                     return Ending::Stop { in_order: true };

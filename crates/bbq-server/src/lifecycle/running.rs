@@ -426,7 +426,7 @@ fn tell_unwritten(kept_by_senders: u64, lost: u64) {
     if kept_by_senders > 0 {
         warn!(
             messages = kept_by_senders,
-            "messages did not get to the disk; their senders have no acknowledgement of them, and send them again"
+            "messages did not get to the disk, and were not acknowledged: bbq clients send them again, an HTTP client has an error"
         );
     }
     if lost > 0 {

@@ -116,13 +116,16 @@ fn problem(name: &str, subject: String, text: String, remedy: &str) -> Finding {
 fn stalled(worker: &WorkerStatus, status: &Status) -> Option<Finding> {
     let (index, connections, pid) = (worker.index, worker.connections, status.pid);
     let subject = format!("worker {index}");
-    let queue =
-        if status.workers.len() == 1 { "nobody else serves its queue" } else { "others serve its queue" };
+    let queue = if status.workers.len() == 1 {
+        "nobody else serves its queue"
+    } else {
+        "others serve its queue, unless stall_threshold_ms is 0"
+    };
     let seconds = worker.heartbeat_ms as f64 / 1000.0;
     let text = format!("{subject} is stalled: it has not returned to its event loop for {seconds:.1} s");
     let remedy = format!(
         "its {connections} connections wait; {queue}. Look at the thread worker-{index} (top -H -p {pid}): at 100 % it is \
-         overloaded, in state D it waits for the disk, in state t a debugger holds it, in state R at 0 % others have its processor"
+         overloaded, in state D it waits for the disk, in state t a debugger holds it, in state R at 0 % others have its processor, or its group has used up its time"
     );
     worker.stalled.then(|| problem("worker-stalled", subject, text, &remedy))
 }

@@ -532,7 +532,7 @@ impl SinkDriver {
         if self.parts.ledger.problem().is_none() {
             let sink = &self.parts.name;
             if is_full(error) {
-                warn!(sink, %error, "the disk is full; delivery resumes by itself when there is room, messages stay spooled");
+                warn!(sink, %error, "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled");
             } else {
                 warn!(sink, %error, "{FAILED}");
             }

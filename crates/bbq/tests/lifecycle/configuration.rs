@@ -38,8 +38,8 @@ fn a_right_file_is_shown_as_it_would_be_used() {
         "syslog+udp://127.0.0.1:5514",
         "file:out.log?rotate=daily&keep=3",
         "the-data",
-        "1073741824",
-        "8388608",
+        "1.00 GiB",
+        "8.00 MiB",
         "admin    off",
     ] {
         assert!(text.contains(part), "{part}: {text}");
