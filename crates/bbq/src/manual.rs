@@ -33,6 +33,7 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, directory)?;
     }
-    let page = Man::new(command.clone()).source(concat!("bbq ", env!("CARGO_PKG_VERSION"))).manual("bbq");
+    // In place of a date, which nobody knows who builds again: without one, the other words would move into its place.
+    let page = Man::new(command.clone()).date(env!("CARGO_PKG_VERSION")).source("bbq").manual("bbq");
     page.generate_to(directory).map(|_path| ())
 }
