@@ -1,5 +1,7 @@
 //! If this fails, a program that forks hangs, sends messages twice, or loses its children's messages.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
