@@ -73,13 +73,9 @@ pub(crate) fn cargo(variables: &[(&str, &str)], arguments: &[&str]) -> Result<()
 }
 
 /// The same for tests.
-pub(crate) fn cargo_watched(
-    variables: &[(&str, &str)],
-    arguments: &[&str],
-    watch: &mut dyn FnMut(&str),
-) -> Result<(), String> {
+pub(crate) fn cargo_watched(arguments: &[&str], watch: &mut dyn FnMut(&str)) -> Result<(), String> {
     let cargo = path_of_cargo();
-    run_watched(variables, &cargo, arguments, watch).map_err(|problem| named(&problem, &cargo))
+    run_watched(&[], &cargo, arguments, watch).map_err(|problem| named(&problem, &cargo))
 }
 
 fn path_of_cargo() -> String {

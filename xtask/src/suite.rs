@@ -1,9 +1,6 @@
 //! All tests, with the output of cargo and pytest, and with the counts of all of them at the end.
 
-use std::env;
-use std::num::NonZero;
 use std::path::Path;
-use std::thread;
 
 use crate::go;
 use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
@@ -19,11 +16,6 @@ use crate::unpacked;
 const TEST: [&str; 7] =
     ["test", "--workspace", "--features", step::EVERY_SINK, "--release", "--locked", "--no-fail-fast"];
 
-/// How many tests run at the same time: cargo's variable.
-const THREADS: &str = "RUST_TEST_THREADS";
-/// Unless it is set, so many for each processor: most of them wait for other processes, and for time to go by.
-const TESTS_PER_PROCESSOR: usize = 2;
-
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
     go::provide(root)?;
@@ -35,9 +27,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
     let mut output = CargoOutput::default();
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let tests = env::var(THREADS).unwrap_or_else(|_| (TESTS_PER_PROCESSOR * processors).to_string());
-    let cargos = step::cargo_watched(&[(THREADS, &tests)], &TEST, &mut |line| output.read(line));
+    let cargos = step::cargo_watched(&TEST, &mut |line| output.read(line));
     // These run even if tests have failed before.
     let (pythons, tally) = python::test(root);
     tell(&output.tally().and(tally), cargos.and(pythons))
