@@ -11,7 +11,7 @@ use super::page::{HEIGHT, WIDTH, assert_quiet_console, url};
 use crate::support::Setup;
 use crate::support::fault::Fault;
 use crate::support::flood::lines;
-use crate::support::mounts::{Ballast, in_own_mounts, mount_small};
+use crate::support::mounts::{Ballast, in_own_mounts};
 use crate::support::stranger::Stranger;
 
 /// The problems that are seen without scrolling.
@@ -76,11 +76,7 @@ fn a_foreign_member() {
 #[test]
 fn a_full_disk() {
     in_own_mounts("page_faults::a_full_disk", || {
-        const DISK_KIB: u32 = 2 * 1024;
-        let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app"])
-            .with(&["--workers", "1"])
-            .config("[spool]\nsegment_bytes = \"256KiB\"\nbytes_max = \"1GiB\"\n");
-        mount_small(&setup.data(), DISK_KIB);
+        let setup = faulty::on_small_disk();
         let server = setup.start();
         let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
         browser.wait("the server", STATE, has(&["works as configured"]));

@@ -10,7 +10,7 @@ use super::faulty;
 use super::terminal::Terminal;
 use crate::support::fault::Fault;
 use crate::support::flood::lines;
-use crate::support::mounts::{Ballast, in_own_mounts, mount_small};
+use crate::support::mounts::{Ballast, in_own_mounts};
 use crate::support::stranger::Stranger;
 use crate::support::{Server, Setup};
 use serde_json::{Value, json};
@@ -144,11 +144,7 @@ fn a_foreign_member() {
 #[test]
 fn a_full_disk() {
     in_own_mounts("top_problems::a_full_disk", || {
-        const DISK_KIB: u32 = 2 * 1024;
-        let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app"])
-            .with(&["--workers", "1"])
-            .config("[spool]\nsegment_bytes = \"256KiB\"\nbytes_max = \"1GiB\"\n");
-        mount_small(&setup.data(), DISK_KIB);
+        let setup = faulty::on_small_disk();
         let server = setup.start();
         let top = top(&setup);
         top.wait("the server", |screen| screen.contains("works as configured"));

@@ -33,3 +33,4 @@ mod support;
 mod tls;
 #[path = "../support/tls_proxy.rs"]
 mod tls_proxy;
+mod typed;

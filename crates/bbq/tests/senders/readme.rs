@@ -1,19 +1,16 @@
 //! If this fails, the session at the start of README.md does not print what it shows, or a line of the migration table of docs/GUIDE.md
 //! is no configuration.
-//!
-//! The session runs in a network of its own, because it uses the default ports.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use super::typed::Typed;
 use crate::support::BBQ;
 
 const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
-const SECONDS_MAX: &str = "60";
 /// What somebody waits for who types: a server that listens, and, before they look, that it is through.
 const WAITS: [(&str, &str); 2] = [
     ("logger ", "until grep -q ' ready ' step-0; do sleep 0.02; done"),
@@ -39,18 +36,10 @@ fn session() -> Vec<Step<'static>> {
     steps
 }
 
-fn script(steps: &[Step<'_>]) -> String {
-    let mut script =
-        "set -eu\nip link set lo up\ntrap 'kill -KILL $(jobs -p) 2> /dev/null || true' EXIT\n".to_owned();
-    for (number, step) in steps.iter().enumerate() {
-        for (before, wait) in WAITS {
-            if step.command.starts_with(before) {
-                script += &format!("{wait}\n");
-            }
-        }
-        script += &format!("{{ {}\n}} > step-{number} 2>&1\n", step.command);
-    }
-    script
+/// The command, behind what is waited for.
+fn typed(command: &str) -> String {
+    let waits = WAITS.iter().filter(|(before, _)| command.starts_with(before));
+    waits.map(|(_, wait)| *wait).chain([command]).collect::<Vec<_>>().join("\n")
 }
 
 /// The line without what differs from run to run and from machine to machine: numbers of clocks and processes, the name of the machine.
@@ -86,23 +75,10 @@ fn same(line: &str) -> String {
 fn the_session_prints_what_it_shows() {
     let steps = session();
     assert!(steps.len() > 5 && steps[0].output.len() > 5, "the session was not understood");
-    let directory = tempfile::tempdir().expect("a directory");
-    let programs = Path::new(BBQ).parent().expect("a directory").display().to_string();
-    let path = format!("{programs}:{}", std::env::var("PATH").expect("a path"));
-    let done = Command::new("timeout")
-        .args([SECONDS_MAX, "unshare", "--user", "--net", "--map-root-user", "bash", "-c", &script(&steps)])
-        .env("PATH", path)
-        .env("NO_COLOR", "1")
-        .current_dir(directory.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("it runs");
-    let printed = |number: usize| {
-        fs::read_to_string(directory.path().join(format!("step-{number}"))).unwrap_or_default()
-    };
-    assert!(done.status.success(), "{}\n{}", String::from_utf8_lossy(&done.stderr), printed(0));
+    let commands: Vec<String> = steps.iter().map(|step| typed(step.command)).collect();
+    let session = Typed::run(commands.iter().map(String::as_str));
     for (number, step) in steps.iter().enumerate() {
-        let printed = printed(number);
+        let printed = session.printed(number);
         let mut lines: Vec<String> = printed.lines().map(same).collect();
         let mut shown: Vec<String> = step.output.iter().map(|line| same(line)).collect();
         if number == 0 {
