@@ -19,8 +19,9 @@ import sys
 import threading
 import time
 
+from servers import BBQ, free_port
+
 TARGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target")
-BBQ = os.environ.get("BBQ", os.path.join(TARGET, "release", "bbq"))
 NATS_CLI = os.path.join(TARGET, "bench", "peers", "bin", "nats")
 RATE = 50_000
 BURST_SECONDS = 0.02
@@ -29,12 +30,6 @@ PATIENCE_SECONDS = 120
 LINE = b"x" * 99 + b"\n"
 JAVA = ["java", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info", "-cp", os.path.join(TARGET, "kafka", "jars", "*")]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Nats:

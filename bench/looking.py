@@ -27,7 +27,8 @@ import tempfile
 import threading
 import time
 
-BBQ = os.environ.get("BBQ", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bbq"))
+from servers import BBQ, PATIENCE_SECONDS, Server, free_port, wait, write_lines
+
 LINES = 5_000_000
 REPEATS = 6
 CONNECTIONS = 10_000
@@ -35,59 +36,16 @@ SOCKETS = 64
 SCRAPES = 500
 BURSTS = 20
 BURST = 20_000
-PATIENCE_SECONDS = 120
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def wait(is_done, what):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_done():
-        if time.monotonic() > end:
-            sys.exit(what)
-        time.sleep(0.02)
-
-
-class Server:
-    def __init__(self, directory, listen, *options):
-        self.directory, self.port, self.admin = directory, free_port(), free_port()
-        log = directory + ".log"
-        with open(log, "w") as file:
-            self.process = subprocess.Popen(
-                [BBQ, "serve", "--data", directory, "--listen", f"{listen}+tcp://127.0.0.1:{self.port}", "--sink", "null:",
-                 "--admin", f"127.0.0.1:{self.admin}", *options], stdout=subprocess.DEVNULL, stderr=file)
-        wait(lambda: " ready " in open(log).read(), "the server is not ready: " + log)
-
-    def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=PATIENCE_SECONDS)
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != 200:
-            sys.exit(f"{path}: {response.status} {body!r}")
-        return body
-
-    def cpu_seconds(self):
-        """Of the whole process, and of the thread of the admin. In ns where the kernel has it."""
-        everything = admin = 0
-        tasks = f"/proc/{self.process.pid}/task"
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/schedstat") as file:
-                used = int(file.read().split()[0]) / 1e9
-            with open(f"{tasks}/{task}/comm") as file:
-                admin += used if file.read().startswith("admin") else 0
-            everything += used
-        return everything, admin
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+def get(server, path):
+    connection = http.client.HTTPConnection(server.admin, timeout=PATIENCE_SECONDS)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read()
+    if response.status != 200:
+        sys.exit(f"{path}: {response.status} {body!r}")
+    return body
 
 
 class Asking:
@@ -102,7 +60,7 @@ class Asking:
         try:
             while not self.over.wait(1):
                 for path in paths:
-                    server.get(path)
+                    get(server, path)
         except (OSError, http.client.HTTPException, SystemExit) as error:
             self.failed = error
 
@@ -144,15 +102,15 @@ class Nobody:
 
 LOOKERS = {
     "nobody": lambda server: Nobody(),
-    "top": lambda server: Program("top", "--admin", f"127.0.0.1:{server.admin}"),
+    "top": lambda server: Program("top", "--admin", server.admin),
     "page": lambda server: Asking(server, "/status", "/history?after=0"),
-    "tail": lambda server: Program("tail", "--admin", f"127.0.0.1:{server.admin}"),
+    "tail": lambda server: Program("tail", "--admin", server.admin),
     "metrics": lambda server: Asking(server, "/metrics"),
 }
 
 
 def sample(directory, lines, looker):
-    server = Server(os.path.join(directory, "server"), "bbq")
+    server = Server(os.path.join(directory, "server"), "null:")
     try:
         begin = server.cpu_seconds()
         looks = looker(server)
@@ -160,18 +118,17 @@ def sample(directory, lines, looker):
         with subprocess.Popen(["cat", *[lines] * REPEATS], stdout=subprocess.PIPE) as cat:
             subprocess.run(send, stdin=cat.stdout, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         looks.stop()
-        wait(lambda: json.loads(server.get("/status"))["ledger"]["delivered"] == LINES * REPEATS, "not all is delivered")
+        server.wait_delivered(LINES * REPEATS)
         end = server.cpu_seconds()
     finally:
         server.stop()
-    return [after - before for before, after in zip(begin, end)]
+    used = {name: seconds - begin.get(name, 0) for name, seconds in end.items()}
+    return sum(used.values()), used["admin"]
 
 
 def cost(directory, rounds):
     lines = os.path.join(directory, "lines")
-    with open(lines, "wb") as file:
-        for first in range(0, LINES, 1000):
-            file.write(b"".join(b"%098d \n" % number for number in range(first, first + 1000)))
+    write_lines(lines, LINES)
     samples = {name: [] for name in LOOKERS}
     for _ in range(rounds):
         for name, looker in LOOKERS.items():
@@ -191,17 +148,17 @@ def scrapes(directory):
         print(f"/metrics: left out, as {wanted} descriptors are needed, and {hard} are allowed")
         return
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    server = Server(os.path.join(directory, "server"), "lines", "--workers", str(SOCKETS), "--distribution", "reuseport")
+    server = Server(os.path.join(directory, "server"), "null:", "lines", ["--workers", str(SOCKETS), "--distribution", "reuseport"])
     connections = []
     try:
         for _ in range(CONNECTIONS):
             connections.append(socket.create_connection(("127.0.0.1", server.port)))
-        wait(lambda: sum(worker["connections"] for worker in json.loads(server.get("/status"))["workers"]) == CONNECTIONS,
+        wait(lambda: sum(worker["connections"] for worker in server.status()["workers"]) == CONNECTIONS,
              "not all connections are accepted")
         times = []
         for _ in range(SCRAPES):
             begin = time.perf_counter()
-            server.get("/metrics")
+            get(server, "/metrics")
             times.append((time.perf_counter() - begin) * 1000)
         times.sort()
         print(f"/metrics with {CONNECTIONS} connections and {SOCKETS} sockets: p50 {times[SCRAPES // 2]:.1f} ms, "
@@ -249,8 +206,8 @@ def bursts(directory):
     if shutil.which("chromedriver") is None:
         print("bursts on the page: left out, as there is no chromedriver (apt-get install chromium chromium-driver)")
         return
-    server = Server(os.path.join(directory, "server"), "lines")
-    browser = Browser(f"http://127.0.0.1:{server.admin}/")
+    server = Server(os.path.join(directory, "server"), "null:", "lines")
+    browser = Browser(f"http://{server.admin}/")
     received = "return document.querySelector('[data-field=\"ledger.received\"]')?.value"
     times = []
     try:

@@ -8,64 +8,15 @@
 that of the whole server, until everything is delivered, in ns a message. Loopback only; Linux; standard library alone.
 """
 
-import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
-import time
 
-BBQ = os.environ.get("BBQ", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bbq"))
+from servers import BBQ, Server, write_lines
+
 MESSAGES = 5_000_000
-PATIENCE_SECONDS = 120
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Server:
-    def __init__(self, directory, sink):
-        self.directory, self.port, self.admin = directory, free_port(), f"127.0.0.1:{free_port()}"
-        log = directory + ".log"
-        with open(log, "w") as file:
-            self.process = subprocess.Popen(
-                [BBQ, "serve", "--data", directory, "--listen", f"bbq+tcp://127.0.0.1:{self.port}", "--sink", sink, "--admin", self.admin],
-                stdout=subprocess.DEVNULL, stderr=file)
-        wait(lambda: " ready " in open(log).read(), "the server is not ready: " + log)
-
-    def ledger(self):
-        return json.loads(subprocess.check_output([BBQ, "status", "--json", "--admin", self.admin]))["ledger"]
-
-    def cpu_seconds(self):
-        """By the first part of the threads' names."""
-        used = {}
-        tasks = f"/proc/{self.process.pid}/task"
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/stat") as file:
-                name, fields = file.read().split("(", 1)[1].rsplit(")", 1)
-            user, system = fields.split()[11:13]
-            name = name.split("-")[0]
-            used[name] = used.get(name, 0) + (int(user) + int(system)) / TICKS
-        return used
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def wait(is_done, what):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_done():
-        if time.monotonic() > end:
-            sys.exit(what)
-        time.sleep(0.02)
 
 
 def sample(directory, lines, kind):
@@ -82,7 +33,7 @@ def sample(directory, lines, kind):
     try:
         subprocess.run([BBQ, "send", "--to", f"bbq://127.0.0.1:{server.port}", lines], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
-        wait(lambda: (lambda ledger: ledger["delivered"] == MESSAGES and ledger["queued"] == 0)(server.ledger()), "not all is delivered")
+        server.wait_delivered(MESSAGES)
         used = server.cpu_seconds()
     finally:
         server.stop()
@@ -100,9 +51,7 @@ def main():
     os.mkdir(directory)
     try:
         lines = os.path.join(directory, "lines")
-        with open(lines, "wb") as file:
-            for first in range(0, MESSAGES, 1000):
-                file.write(b"".join(b"%098d \n" % number for number in range(first, first + 1000)))
+        write_lines(lines, MESSAGES)
         kinds = ["null", "bbq", "file", "json"]
         if subprocess.run([BBQ, "config", "explain", "sink.objects"], capture_output=True).returncode == 0:
             kinds.append("objects")
