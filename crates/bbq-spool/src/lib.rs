@@ -41,7 +41,7 @@ mod usage;
 mod walk;
 mod writer;
 
-pub use bbq_storage::{DiskStorage, OpenMode, Storage, StorageFile};
+pub use bbq_storage::{DiskStorage, OpenMode, ShownBytes, Storage, StorageFile};
 pub use cursor::{Cursor, CursorStore, LanePlace, file_name_of};
 pub use error::{LaneError, SpoolError};
 pub use format::{Envelope, Sources};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bbq_server::config::{Environment, default_file, schema};
 use bbq_server::{ConfigSource, Overrides};
-use indicatif::BinaryBytes;
+use bbq_spool::ShownBytes;
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
 use crate::explain;
@@ -24,8 +24,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         out,
         "  data     {} (spool up to {}, segments of {})",
         config.data.display(),
-        BinaryBytes(config.spool_bytes_max),
-        BinaryBytes(config.segment_bytes)
+        ShownBytes(config.spool_bytes_max),
+        ShownBytes(config.segment_bytes)
     )?;
     writeln!(out, "  workers  {}", config.workers)?;
     for listener in &config.listen {

@@ -14,7 +14,8 @@ use anyhow::{Context as _, anyhow};
 use bbq_client::{
     Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, SenderBuilder, StartError,
 };
-use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use bbq_spool::ShownBytes;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
 use crate::arguments::{Ack, SendArguments, TlsArguments};
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         let _received = done.send(outcome);
     })?;
     let end = watch.run(&sent)?;
-    let bytes = BinaryBytes(bar.position());
+    let bytes = ShownBytes(bar.position());
     bar.finish_and_clear();
     match end {
         End::Sent(outcome) => {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bbq_server::status::{Dropped, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
-use indicatif::BinaryBytes;
+use bbq_spool::ShownBytes;
 
 /// Of each listener, every socket or their sums.
 pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -48,8 +48,8 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     write!(
         out,
         "spool      {} of {} in {} segment{plural}",
-        BinaryBytes(spool.bytes),
-        BinaryBytes(spool.bytes_max),
+        ShownBytes(spool.bytes),
+        ShownBytes(spool.bytes_max),
         spool.segments
     )?;
     if spool.quarantined > 0 {

@@ -45,6 +45,7 @@ const HELD_PART_OF_SPOOL: u64 = 2;
 
 /// What the log says of a sink that cannot deliver.
 const FAILED: &str = "sink failed; retrying until it works, messages stay spooled";
+const FULL: &str = "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled";
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -530,12 +531,8 @@ impl SinkDriver {
     /// Shows the problem until a commit succeeds. Returns how long to leave the output alone.
     pub(super) fn report(&mut self, error: &io::Error) -> Duration {
         if self.parts.ledger.problem().is_none() {
-            let sink = &self.parts.name;
-            if is_full(error) {
-                warn!(sink, %error, "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled");
-            } else {
-                warn!(sink, %error, "{FAILED}");
-            }
+            let what = if is_full(error) { FULL } else { FAILED };
+            warn!(sink = self.parts.name, %error, "{what}");
         }
         self.parts.ledger.set_error(error);
         let pause = self.retry_pause;
