@@ -9,7 +9,7 @@ use crate::{needs, step};
 /// rsyslog with what Debian 12 does not have already, what writes files of the journal, and Prometheus.
 const PACKAGES: [&str; 8] = [
     "rsyslog",
-    "rsyslog-openssl",
+    "rsyslog-gnutls",
     "libestr0",
     "libfastjson4",
     "liblognorm5",

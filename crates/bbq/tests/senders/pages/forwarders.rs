@@ -14,6 +14,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use super::page::{block, put, spec_of};
 use super::{text, wait_until};
@@ -105,7 +106,7 @@ fn sends_what_it_kept(setup: &Setup, configuration: &str, sender: &mut Command, 
     let server = setup.start();
     // A message may come twice.
     let arrived = || numbers(setup).into_iter().collect::<BTreeSet<_>>();
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     while arrived().len() < LINES && begin.elapsed() < PATIENCE {
         pause();
     }
@@ -127,7 +128,7 @@ fn loses_only_what_is_on_its_way(
     notices: impl Fn(usize),
 ) {
     let part = MESSAGES / (kills + 1);
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let mut server = setup.start();
     let sender = start(setup, configuration, sender, 0..part);
     let mut shown = BTreeSet::new();
@@ -166,7 +167,7 @@ fn loses_only_what_is_on_its_way(
 /// Waits until this message, or one behind it, is at the end of the output.
 fn wait_written(setup: &Setup, wanted: usize) {
     const LINE_BYTES_MAX: u64 = 1024;
-    wait_until(&format!("message {wanted}"), || {
+    let is_written = || {
         let Ok(mut output) = fs::File::open(setup.output()) else { return false };
         let length = output.metadata().expect("it is open").len();
         output.seek(SeekFrom::Start(length.saturating_sub(LINE_BYTES_MAX))).expect("a file");
@@ -175,7 +176,13 @@ fn wait_written(setup: &Setup, wanted: usize) {
         let end = String::from_utf8_lossy(&end);
         let complete = end.rsplit_once('\n').map_or("", |(complete, _)| complete);
         complete.lines().next_back().and_then(number) >= Some(wanted)
-    });
+    };
+    let begin = Instant::now();
+    while !is_written() {
+        let logs = || format!("{}\n{}", log_of(setup), setup.log());
+        assert!(begin.elapsed() < PATIENCE, "message {wanted} did not come\n{}", logs());
+        pause();
+    }
 }
 
 /// What is missing of all messages.
