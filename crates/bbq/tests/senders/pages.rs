@@ -20,13 +20,20 @@ use crate::support::program::Program;
 use crate::support::{PATIENCE, Setup, free_ports, pause, refused_start, run};
 use page::{block, put, spec_of};
 
-/// Waits for what another process does, which has no other signal.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Whether what another process does, which has no other signal, comes in time.
+fn comes(mut is_so: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come");
+        if start.elapsed() >= PATIENCE {
+            return false;
+        }
         pause();
     }
+    true
+}
+
+fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(comes(is_so), "{what} did not come");
 }
 
 /// A shell that runs a script in a directory, and ends at the first command that fails.

@@ -17,11 +17,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::page::{block, put, spec_of};
-use super::{text, wait_until};
+use super::{comes, text, wait_until};
 use crate::authority::Authority;
+use crate::support::Setup;
 use crate::support::program::Program;
 use crate::support::unpacked;
-use crate::support::{PATIENCE, Setup, pause};
 
 /// More than a queue of rsyslog holds that has no size of its own.
 const LINES: usize = 5000;
@@ -106,10 +106,7 @@ fn sends_what_it_kept(setup: &Setup, configuration: &str, sender: &mut Command, 
     let server = setup.start();
     // A message may come twice.
     let arrived = || numbers(setup).into_iter().collect::<BTreeSet<_>>();
-    let begin = Instant::now();
-    while arrived().len() < LINES && begin.elapsed() < PATIENCE {
-        pause();
-    }
+    comes(|| arrived().len() >= LINES);
     let arrived = arrived();
     let missing: Vec<usize> = (0..LINES).filter(|number| !arrived.contains(number)).collect();
     assert!(missing.is_empty(), "missing: {missing:?}\n{}\n{}", log_of(setup), setup.log());
@@ -177,12 +174,7 @@ fn wait_written(setup: &Setup, wanted: usize) {
         let complete = end.rsplit_once('\n').map_or("", |(complete, _)| complete);
         complete.lines().next_back().and_then(number) >= Some(wanted)
     };
-    let begin = Instant::now();
-    while !is_written() {
-        let logs = || format!("{}\n{}", log_of(setup), setup.log());
-        assert!(begin.elapsed() < PATIENCE, "message {wanted} did not come\n{}", logs());
-        pause();
-    }
+    assert!(comes(is_written), "message {wanted} did not come\n{}\n{}", log_of(setup), setup.log());
 }
 
 /// What is missing of all messages.
