@@ -99,7 +99,7 @@ impl Parts {
         Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
     }
 
-    fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
+    pub(crate) fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
         let beginnings = self.spool.beginnings();
         let account = ledger.account();
         let delivered = account.delivered;

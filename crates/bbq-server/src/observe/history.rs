@@ -1,139 +1,163 @@
-//! The rates of the last hour, a sample each second, for the page of the admin. The admin's thread takes them; workers do nothing for
-//! them. They are in memory only, and begin with the process.
+//! The numbers of the last hour, a sample each second, for the page of the admin: of the whole server, of each listener and of each sink.
+//! The admin's thread takes them; workers do nothing for them. They are in memory only, and begin with the process.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::series::Column::{Level, Rate};
+use super::series::{Column, Series};
 use crate::lifecycle::parts::Parts;
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-/// An hour: 48 bytes each, so under 200 KiB.
+/// An hour: 48 bytes each for the server, 16 for a listener and 24 for a sink.
 const SAMPLES_MAX: usize = 3600;
+/// Listeners, and sinks, that have a history: it takes at most 10 MB. Of more, the first by name have one.
+pub(crate) const FOLLOWED_MAX: usize = 64;
 
-/// What is compared between two samples, or shown as it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
-    /// Of all listeners, ever.
-    pub(crate) received: u64,
-    /// By the sink that is furthest behind.
-    pub(crate) delivered: u64,
-    pub(crate) dropped: u64,
-    pub(crate) queued: u64,
-    pub(crate) connections: u64,
-    pub(crate) spool_bytes: u64,
+const OF_SERVER: [Column; 6] = [
+    Rate("received"),
+    Rate("delivered"),
+    Rate("dropped"),
+    Level("queued"),
+    Level("connections"),
+    Level("spool_bytes"),
+];
+const OF_LISTENER: [Column; 2] = [Rate("received"), Rate("dropped")];
+const OF_SINK: [Column; 3] = [Rate("delivered"), Rate("dropped"), Level("queued")];
+
+/// What a history is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// All listeners, and the sink that is furthest behind.
+    Server,
+    /// By its name, and so all that share a name.
+    Listener(String),
+    Sink(String),
 }
 
-/// A second: the first three are per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sample {
-    received: u64,
-    delivered: u64,
-    dropped: u64,
-    queued: u64,
-    connections: u64,
-    spool_bytes: u64,
+/// The numbers at a moment, in the order of their columns.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    server: [u64; OF_SERVER.len()],
+    listeners: BTreeMap<String, [u64; OF_LISTENER.len()]>,
+    sinks: BTreeMap<String, [u64; OF_SINK.len()]>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Kept>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    samples: VecDeque<Sample>,
     /// Samples that were ever taken: the number of the last one.
     taken: u64,
-    last: Option<(Instant, Reading)>,
+    last: Option<Instant>,
+    server: Series<{ OF_SERVER.len() }>,
+    listeners: BTreeMap<String, Series<{ OF_LISTENER.len() }>>,
+    sinks: BTreeMap<String, Series<{ OF_SINK.len() }>>,
 }
 
 /// Columns, the oldest sample first.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct HistoryAnswer {
     /// Of a sample.
-    pub(crate) interval_seconds: u64,
+    interval_seconds: u64,
     /// The number of the last sample: to be asked for what comes after it.
-    pub(crate) last: u64,
-    /// Messages per second.
-    pub(crate) received: Vec<u64>,
-    /// Messages per second.
-    pub(crate) delivered: Vec<u64>,
-    /// Messages per second.
-    pub(crate) dropped: Vec<u64>,
-    pub(crate) queued: Vec<u64>,
-    pub(crate) connections: Vec<u64>,
-    pub(crate) spool_bytes: Vec<u64>,
+    last: u64,
+    #[serde(flatten)]
+    columns: BTreeMap<&'static str, Vec<u64>>,
 }
 
 impl Parts {
-    /// Some sums of the ledger: no question to a socket.
+    /// Numbers of the ledgers: no question to a socket.
     pub(crate) fn reading(&self) -> Reading {
         let ledger = self.ledger_status();
         let connections = self.workers.iter().map(|worker| worker.connections.load(Ordering::Relaxed));
-        Reading {
-            received: ledger.received,
-            delivered: ledger.delivered,
-            dropped: ledger.dropped.values().sum(),
-            queued: ledger.queued,
-            connections: connections.sum(),
-            spool_bytes: self.spool.usage().bytes(),
+        let mut reading = Reading {
+            server: [
+                ledger.received,
+                ledger.delivered,
+                ledger.dropped.values().sum(),
+                ledger.queued,
+                connections.sum(),
+                self.spool.usage().bytes(),
+            ],
+            ..Reading::default()
+        };
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let ledger = self.ledger.listener(index).status();
+            let sums = reading.listeners.entry(listener.spec().source.clone()).or_default();
+            sums[0] += ledger.received;
+            sums[1] += ledger.dropped.values().sum::<u64>();
+        }
+        for (spec, ledger) in &self.sinks {
+            let sink = self.sink_status(spec, ledger);
+            reading.sinks.insert(sink.name, [sink.delivered, sink.dropped.values().sum(), sink.queued]);
+        }
+        reading
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Server => f.write_str("server"),
+            Subject::Listener(name) => write!(f, "listener {name}"),
+            Subject::Sink(name) => write!(f, "sink {name}"),
+        }
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            taken: 0,
+            last: None,
+            server: Series::new(&OF_SERVER, [0; OF_SERVER.len()]),
+            listeners: BTreeMap::new(),
+            sinks: BTreeMap::new(),
         }
     }
 }
 
 impl History {
-    /// Adds what has happened since the last reading. A gap, such as that of an upgrade that failed, is filled with its mean.
+    /// Adds what has happened since the last reading. A gap, such as that of an upgrade that failed, is filled with its mean. What is no
+    /// longer configured is forgotten.
     pub(crate) fn add(&self, now: Instant, reading: Reading) {
         let mut kept = self.locked();
-        let Some((then, before)) = kept.last.replace((now, reading)) else { return };
+        let kept = &mut *kept;
+        // The first reading is what the next is compared with.
+        let is_first = kept.last.is_none();
+        let then = kept.last.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(then).as_secs_f64();
-        let count = (seconds / INTERVAL.as_secs_f64()).round().clamp(1.0, SAMPLES_MAX as f64);
-        // A counter goes back when a sink rolls back, or a reload removes a listener.
-        let rate = |now: u64, before: u64| {
-            let more = now.saturating_sub(before) as f64;
-            (more / seconds.max(f64::MIN_POSITIVE)).round() as u64
-        };
-        let sample = Sample {
-            received: rate(reading.received, before.received),
-            delivered: rate(reading.delivered, before.delivered),
-            dropped: rate(reading.dropped, before.dropped),
-            queued: reading.queued,
-            connections: reading.connections,
-            spool_bytes: reading.spool_bytes,
-        };
-        for _ in 0..count as usize {
-            if kept.samples.len() == SAMPLES_MAX {
-                kept.samples.pop_front();
-            }
-            kept.samples.push_back(sample);
-            kept.taken += 1;
+        let count = (seconds / INTERVAL.as_secs_f64()).round().clamp(1.0, SAMPLES_MAX as f64) as usize;
+        if is_first {
+            kept.server = Series::new(&OF_SERVER, reading.server);
+        } else {
+            kept.taken += count as u64;
+            kept.server.add(reading.server, seconds, count, SAMPLES_MAX);
         }
+        follow(&mut kept.listeners, &OF_LISTENER, reading.listeners, (seconds, count));
+        follow(&mut kept.sinks, &OF_SINK, reading.sinks, (seconds, count));
     }
 
-    /// The samples behind that number.
-    pub(crate) fn after(&self, number: u64) -> HistoryAnswer {
+    /// The samples behind that number; `None` if there is no such listener or sink.
+    pub(crate) fn after(&self, subject: &Subject, number: u64) -> Option<HistoryAnswer> {
         let kept = self.locked();
         let new = usize::try_from(kept.taken.saturating_sub(number)).unwrap_or(usize::MAX);
         // A number that was not given yet is one of an earlier process.
         let new = if number > kept.taken { usize::MAX } else { new };
-        let skipped = kept.samples.len().saturating_sub(new);
-        let mut answer = HistoryAnswer {
-            interval_seconds: INTERVAL.as_secs(),
-            last: kept.taken,
-            ..HistoryAnswer::default()
+        let columns = match subject {
+            Subject::Server => kept.server.newest(new),
+            Subject::Listener(name) => kept.listeners.get(name)?.newest(new),
+            Subject::Sink(name) => kept.sinks.get(name)?.newest(new),
         };
-        for sample in kept.samples.iter().skip(skipped) {
-            answer.received.push(sample.received);
-            answer.delivered.push(sample.delivered);
-            answer.dropped.push(sample.dropped);
-            answer.queued.push(sample.queued);
-            answer.connections.push(sample.connections);
-            answer.spool_bytes.push(sample.spool_bytes);
-        }
-        answer
+        Some(HistoryAnswer { interval_seconds: INTERVAL.as_secs(), last: kept.taken, columns })
     }
 
     fn locked(&self) -> MutexGuard<'_, Kept> {
@@ -141,24 +165,53 @@ impl History {
     }
 }
 
+/// Adds samples, that many for that many seconds, to the series of what is still there, and begins those of what is new.
+fn follow<const N: usize>(
+    series: &mut BTreeMap<String, Series<N>>,
+    columns: &'static [Column; N],
+    readings: BTreeMap<String, [u64; N]>,
+    passed: (f64, usize),
+) {
+    series.retain(|name, _| readings.contains_key(name));
+    for (name, reading) in readings {
+        if let Some(series) = series.get_mut(&name) {
+            let (seconds, count) = passed;
+            series.add(reading, seconds, count, SAMPLES_MAX);
+        } else if series.len() < FOLLOWED_MAX {
+            series.insert(name, Series::new(columns, reading));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn received(history: &History, subject: &Subject, after: u64) -> Vec<u64> {
+        history.after(subject, after).unwrap().columns["received"].clone()
+    }
+
+    fn of_server(received: u64) -> Reading {
+        Reading { server: [received, 0, 0, received / 2, 0, 0], ..Reading::default() }
+    }
 
     #[test]
     fn an_hour_is_kept_as_rates_and_only_what_is_new_is_returned() {
         let history = History::default();
         let start = Instant::now();
-        let reading = |received| Reading { received, queued: received / 2, ..Reading::default() };
         for second in 0..=SAMPLES_MAX as u64 + 10 {
-            history.add(start + INTERVAL * second as u32, reading(second * 7));
+            history.add(start + INTERVAL * second as u32, of_server(second * 7));
         }
-        let all = history.after(0);
-        assert_eq!((all.received.len(), all.last), (SAMPLES_MAX, SAMPLES_MAX as u64 + 10));
-        assert!(all.received.iter().all(|rate| *rate == 7));
-        assert_eq!(history.after(all.last - 3).queued.len(), 3);
-        assert!(history.after(all.last).received.is_empty());
-        assert_eq!(history.after(all.last + 1).received.len(), SAMPLES_MAX, "a number of another process");
+        let all = received(&history, &Subject::Server, 0);
+        assert_eq!(all, [7; SAMPLES_MAX]);
+        let last = history.after(&Subject::Server, 0).unwrap().last;
+        assert_eq!(last, SAMPLES_MAX as u64 + 10);
+        let newest = history.after(&Subject::Server, last - 3).unwrap();
+        let queued = |received: u64| received * 7 / 2;
+        assert_eq!(newest.columns["queued"], [queued(last - 2), queued(last - 1), queued(last)]);
+        assert!(received(&history, &Subject::Server, last).is_empty());
+        let of_another_process = received(&history, &Subject::Server, last + 1);
+        assert_eq!(of_another_process.len(), SAMPLES_MAX);
     }
 
     #[test]
@@ -166,8 +219,42 @@ mod tests {
         let history = History::default();
         let start = Instant::now();
         for (seconds, received) in [(0, 100), (4, 140), (5, 20)] {
-            history.add(start + INTERVAL * seconds, Reading { received, ..Reading::default() });
+            history.add(start + INTERVAL * seconds, of_server(received));
         }
-        assert_eq!(history.after(0).received, [10, 10, 10, 10, 0]);
+        assert_eq!(received(&history, &Subject::Server, 0), [10, 10, 10, 10, 0]);
+    }
+
+    #[test]
+    fn a_listener_that_comes_later_has_a_shorter_history_and_one_that_goes_has_none() {
+        let history = History::default();
+        let start = Instant::now();
+        let (old, new) = (Subject::Listener("old".to_owned()), Subject::Listener("new".to_owned()));
+        let reading = |listeners: &[(&str, u64)]| Reading {
+            listeners: listeners
+                .iter()
+                .map(|(name, received)| ((*name).to_owned(), [*received, 0]))
+                .collect(),
+            ..Reading::default()
+        };
+        history.add(start, reading(&[("old", 5)]));
+        history.add(start + INTERVAL, reading(&[("old", 8)]));
+        history.add(start + INTERVAL * 2, reading(&[("old", 8), ("new", 1000)]));
+        history.add(start + INTERVAL * 3, reading(&[("old", 9), ("new", 1004)]));
+        assert_eq!(received(&history, &old, 0), [3, 0, 1]);
+        assert_eq!(received(&history, &new, 0), [4], "what it had before is no rate");
+        assert_eq!(received(&history, &old, 2), [1]);
+        history.add(start + INTERVAL * 4, reading(&[("new", 1004)]));
+        assert!(history.after(&old, 0).is_none());
+        assert_eq!(received(&history, &new, 3), [0]);
+    }
+
+    #[test]
+    fn no_more_than_a_few_are_followed() {
+        let history = History::default();
+        let many: BTreeMap<String, [u64; 3]> =
+            (0..FOLLOWED_MAX + 10).map(|n| (format!("{n:03}"), [0; 3])).collect();
+        history.add(Instant::now(), Reading { sinks: many, ..Reading::default() });
+        assert!(history.after(&Subject::Sink("063".to_owned()), 0).is_some());
+        assert!(history.after(&Subject::Sink("064".to_owned()), 0).is_none());
     }
 }

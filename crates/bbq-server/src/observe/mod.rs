@@ -15,5 +15,6 @@ pub(crate) mod metrics;
 pub(crate) mod page;
 pub(crate) mod rate_limited_log;
 pub(crate) mod routes;
+mod series;
 pub mod status;
 pub(crate) mod tail;

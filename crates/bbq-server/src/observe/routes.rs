@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
-use crate::observe::history::History;
+use crate::observe::history::{FOLLOWED_MAX, History, Subject};
 use crate::observe::status::Status;
 use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
 use crate::observe::{metrics, page};
@@ -93,14 +93,33 @@ async fn page_file(uri: Uri) -> Response {
 }
 
 async fn history(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Response {
-    let after = match query.as_deref() {
-        None => 0,
-        Some(query) => match query.strip_prefix("after=").and_then(|number| number.parse().ok()) {
-            Some(number) => number,
-            None => return (StatusCode::BAD_REQUEST, "use /history?after=NUMBER\n").into_response(),
-        },
+    let (subject, after) = match history_query(query.as_deref().unwrap_or_default()) {
+        Ok(asked) => asked,
+        Err(what) => return (StatusCode::BAD_REQUEST, what + "\n").into_response(),
     };
-    json(&shown.history.after(after))
+    let Some(answer) = shown.history.after(&subject, after) else {
+        let what = format!(
+            "no {subject} has a history; /status has the names; at most {FOLLOWED_MAX} listeners and {FOLLOWED_MAX} sinks have one\n"
+        );
+        return (StatusCode::NOT_FOUND, what).into_response();
+    };
+    json(&answer)
+}
+
+/// What a history is asked of, and behind which sample: `listener=NAME&after=N`.
+fn history_query(query: &str) -> Result<(Subject, u64), String> {
+    let (mut subject, mut after) = (Subject::Server, 0);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "listener" => subject = Subject::Listener(value.into_owned()),
+            "sink" => subject = Subject::Sink(value.into_owned()),
+            "after" => {
+                after = value.parse().map_err(|_| format!("after={value}: use the number of a sample"))?
+            }
+            _ => return Err(format!("{key}: use listener=NAME or sink=NAME, and after=NUMBER")),
+        }
+    }
+    Ok((subject, after))
 }
 
 /// Messages as they come, a line of JSON each. It does not end by itself.

@@ -10,6 +10,7 @@ mod http_server;
 mod metrics_numbers;
 mod page;
 mod page_faults;
+mod page_history;
 mod page_keys;
 mod picture;
 mod prometheus;

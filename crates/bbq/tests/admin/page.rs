@@ -12,7 +12,7 @@ use crate::support::{Server, Setup};
 
 pub(super) const WIDTH: u32 = 1280;
 pub(super) const HEIGHT: u32 = 800;
-const PHONE: (u32, u32) = (360, 740);
+pub(super) const PHONE: (u32, u32) = (360, 740);
 
 pub(super) fn url(setup: &Setup) -> String {
     format!("http://{}/", setup.admin())

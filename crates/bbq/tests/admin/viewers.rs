@@ -12,7 +12,7 @@ use crate::support::{PATIENCE, Server, Setup};
 const VIEWERS_MAX: usize = 8;
 
 /// Asks the admin, and reads the status line.
-fn ask(setup: &Setup, path: &str, headers: &str) -> (TcpStream, String) {
+pub(super) fn ask(setup: &Setup, path: &str, headers: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(setup.admin()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let host = if headers.contains("Host:") { String::new() } else { format!("Host: {}\r\n", setup.admin()) };

@@ -1,190 +1,74 @@
-// The rates of the last hour. The server keeps them; this asks for what is new, and draws.
+// The last hour, as the server keeps it: of the whole server, or of a listener or a sink. This asks for what is new, and has it drawn.
 
-import { byId, element, setAttribute, setText, svg } from "./element.js";
-import { roundUp } from "./geometry.js";
-import { count, duration, rate } from "./number.js";
+import { byId, element } from "./element.js";
+import { Plot } from "./plot.js";
+import { Refused } from "./server.js";
 
 const KEPT_MAX = 3600;
-const EDGE = { left: 58, right: 8, top: 8, bottom: 20 };
-// Of the height of the plot: the rest shows what is queued.
-const RATES_SHARE = 0.68;
-const GAP = 14;
-const COLUMNS = ["received", "delivered", "dropped", "queued", "connections", "spool_bytes"];
 
 export class History {
   constructor() {
-    this.last = 0;
+    this.plot = new Plot();
+    this.select = byId("subject");
+    this.offered = null;
+    this.server = null;
     this.pid = null;
-    this.columns = Object.fromEntries(COLUMNS.map((name) => [name, []]));
-    this.seconds = 300;
-    this.cursor = null;
-    this.plot = byId("plot");
-    this.svg = svg("svg", { "aria-hidden": "true", focusable: "false" });
-    this.plot.append(this.svg);
-    this.parts = new Map();
-    byId("range").addEventListener("change", (event) => {
-      this.seconds = Number(event.target.value);
-      this.cursor = null;
-      this.draw();
+    this.begin();
+    this.select.addEventListener("change", () => {
+      this.begin();
+      // Also if this fails, the page asks again within a second.
+      this.load().catch(() => {});
     });
-    new ResizeObserver(() => this.draw()).observe(this.plot);
-    this.plot.addEventListener("pointermove", (event) => this.point(event));
-    this.plot.addEventListener("pointerleave", () => this.moveTo(null));
-    this.plot.addEventListener("blur", () => this.moveTo(null));
-    this.plot.addEventListener("keydown", (event) => this.key(event));
   }
 
   async update(server, status) {
+    this.server = server;
+    this.offer(status);
     if (this.pid !== status.pid) {
-      this.last = 0;
       this.pid = status.pid;
-      for (const name of COLUMNS) this.columns[name] = [];
+      this.begin();
     }
-    const answer = await server.json("history?after=" + this.last);
+    await this.load();
+  }
+
+  begin() {
+    this.last = 0;
+    this.columns = {};
+  }
+
+  async load() {
+    const [subject, after] = [this.select.value, this.last];
+    const of = this.select.selectedOptions[0].label;
+    let answer;
+    try {
+      answer = await this.server.json("history?" + (subject ? subject + "&" : "") + "after=" + after);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.begin();
+      this.plot.show(this.columns, 0, of, error.message);
+      return;
+    }
+    // Another was chosen meanwhile, or another answer came first.
+    if (subject !== this.select.value || after !== this.last) return;
     this.last = answer.last;
-    for (const name of COLUMNS) this.columns[name] = [...this.columns[name], ...answer[name]].slice(-KEPT_MAX);
-    this.draw();
-  }
-
-  // The samples shown, several to a pixel joined: rates by their largest, so that no burst is lost.
-  shown(name, width) {
-    const samples = this.columns[name].slice(-this.seconds);
-    const step = Math.max(1, Math.ceil(this.seconds / width));
-    // Steps begin at numbers that stay the same while time goes on, or every peak would flicker.
-    const first = this.last - samples.length;
-    const points = [];
-    for (let from = 0; from < samples.length; ) {
-      const until = Math.min(samples.length, from + step - ((first + from) % step));
-      points.push({ ago: samples.length - until, value: Math.max(...samples.slice(from, until)) });
-      from = until;
+    for (const [name, values] of Object.entries(answer).filter(([, values]) => Array.isArray(values))) {
+      this.columns[name] = [...(this.columns[name] ?? []), ...values].slice(-KEPT_MAX);
     }
-    return points;
+    this.plot.show(this.columns, this.last, of);
   }
 
-  draw() {
-    const { width, height } = this.plot.getBoundingClientRect();
-    if (width < 50) return;
-    this.size = { width, height };
-    setAttribute(this.svg, "viewBox", `0 0 ${width} ${height}`);
-    const inner = height - EDGE.top - EDGE.bottom - GAP;
-    const rates = { top: EDGE.top, height: inner * RATES_SHARE };
-    const queue = { top: EDGE.top + rates.height + GAP, height: inner * (1 - RATES_SHARE) };
-    const [received, delivered, dropped, queued] =
-      ["received", "delivered", "dropped", "queued"].map((name) => this.shown(name, width - EDGE.left - EDGE.right));
-    const most = roundUp(Math.max(1, ...[...received, ...delivered, ...dropped].map((point) => point.value)));
-    const deepest = roundUp(Math.max(1, ...queued.map((point) => point.value)));
-    this.axis("rates", rates, most, rate);
-    this.axis("queue", queue, deepest, count, "queued");
-    this.times(height - EDGE.bottom);
-    this.shape("received", this.area(received, rates, most), "area");
-    this.shape("received-line", this.path(received, rates, most), "line");
-    this.shape("delivered", this.path(delivered, rates, most), "line");
-    this.shape("dropped", this.area(dropped, rates, most), "area");
-    this.shape("queued", this.area(queued, queue, deepest), "area");
-    this.showCursor(height);
-    this.tell();
-  }
-
-  x(ago) {
-    return this.size.width - EDGE.right - ago / (this.seconds - 1) * (this.size.width - EDGE.left - EDGE.right);
-  }
-
-  path(points, { top, height }, most) {
-    const y = (value) => top + height * (1 - value / most);
-    return points.map(({ ago, value }, place) => (place ? "L" : "M") + this.x(ago).toFixed(1) + "," + y(value).toFixed(1)).join("");
-  }
-
-  area(points, band, most) {
-    if (points.length === 0 || points.every((point) => point.value === 0)) return "";
-    const floor = (band.top + band.height).toFixed(1);
-    return `${this.path(points, band, most)}V${floor}H${this.x(points[0].ago).toFixed(1)}Z`;
-  }
-
-  part(key, make) {
-    let node = this.parts.get(key);
-    if (!node) {
-      node = make();
-      this.parts.set(key, node);
-      this.svg.append(node);
-    }
-    return node;
-  }
-
-  shape(name, path, kind) {
-    setAttribute(this.part(name, () => svg("path", { class: kind, "data-series": name.replace("-line", "") })), "d", path);
-  }
-
-  axis(name, { top, height }, most, show, title = "") {
-    for (const [share, key] of [[0, "low"], [1, "high"], ...(name === "rates" ? [[0.5, "half"]] : [])]) {
-      const y = (top + height * (1 - share)).toFixed(1);
-      const grid = this.part("grid-" + name + key, () => svg("line", { class: "grid" }));
-      for (const [attribute, value] of [["x1", EDGE.left], ["x2", this.size.width - EDGE.right], ["y1", y], ["y2", y]]) setAttribute(grid, attribute, value);
-      const label = this.part("label-" + name + key, () => svg("text", { class: "tick", "text-anchor": "end" }));
-      setAttribute(label, "x", EDGE.left - 6);
-      setAttribute(label, "y", Number(y) + 4);
-      setText(label, share === 0 ? title || "0" : show(most * share));
-    }
-  }
-
-  times(y) {
-    const isNarrow = this.size.width < 500;
-    for (const share of [1, 0.8, 0.6, 0.4, 0.2, 0]) {
-      const label = this.part("time-" + share, () => svg("text", { class: "tick" }));
-      const anchor = share === 0 ? "end" : share === 1 ? "start" : "middle";
-      setAttribute(label, "text-anchor", anchor);
-      setAttribute(label, "x", this.x(share * (this.seconds - 1)).toFixed(1));
-      setAttribute(label, "y", y + 15);
-      setAttribute(label, "visibility", isNarrow && (share === 0.8 || share === 0.4) ? "hidden" : null);
-      setText(label, share === 0 ? "now" : "\u2212" + duration(this.seconds * share * 1000));
-    }
-  }
-
-  point(event) {
-    const inner = this.size.width - EDGE.left - EDGE.right;
-    const share = (this.size.width - EDGE.right - (event.clientX - this.plot.getBoundingClientRect().left)) / inner;
-    this.moveTo(share * (this.seconds - 1));
-  }
-
-  key(event) {
-    const step = Math.round(this.seconds / 60);
-    const moves = { ArrowLeft: step, ArrowRight: -step, Home: this.seconds, End: -this.seconds };
-    if (event.key === "Escape") return this.moveTo(null);
-    if (!(event.key in moves)) return undefined;
-    event.preventDefault();
-    return this.moveTo((this.cursor ?? 0) + moves[event.key]);
-  }
-
-  moveTo(ago) {
-    const oldest = Math.min(this.seconds, this.columns.received.length) - 1;
-    this.cursor = ago === null || oldest < 0 ? null : Math.round(Math.min(oldest, Math.max(0, ago)));
-    if (this.size) this.showCursor(this.size.height);
-    this.tell();
-  }
-
-  showCursor(height) {
-    const cursor = this.part("cursor", () => svg("line", { class: "cursor", y1: EDGE.top }));
-    setAttribute(cursor, "y2", height - EDGE.bottom);
-    setAttribute(cursor, "visibility", this.cursor === null ? "hidden" : "visible");
-    for (const name of ["x1", "x2"]) setAttribute(cursor, name, this.x(this.cursor ?? 0).toFixed(1));
-  }
-
-  // The numbers under the cursor, or of the last second.
-  tell() {
-    const ago = this.cursor ?? 0;
-    const value = (name) => this.columns[name].at(-1 - ago) ?? 0;
-    const readout = byId("readout");
-    if (readout.children.length === 0) {
-      for (const name of ["when", "received", "delivered", "dropped", "queued"]) {
-        readout.append(element("span", { "data-series": name }, element("b"), " ", element("span")));
-      }
-    }
-    const texts = [["", ago === 0 ? "now" : duration(ago * 1000) + " ago"], ["received", rate(value("received"))], ["delivered", rate(value("delivered"))],
-      ["dropped", rate(value("dropped"))], ["queued", count(value("queued"))]];
-    texts.forEach(([name, text], place) => {
-      setText(readout.children[place].firstChild, name);
-      setText(readout.children[place].lastChild, text);
-    });
-    const most = Math.max(0, ...this.columns.received.slice(-this.seconds));
-    setAttribute(this.plot, "aria-label", "Rates of the last " + duration(this.seconds * 1000) + ": " + texts.map((text) => text.join(" ")).join(", ") + "; the most received was " + rate(most) + ". Arrow keys move through time.");
+  // What can be chosen. Listeners of one name have one history.
+  offer(status) {
+    const names = { listener: new Set(status.listeners.map((listener) => listener.name)), sink: new Set(status.sinks.map((sink) => sink.name)) };
+    const groups = Object.entries(names).filter(([, some]) => some.size > 0);
+    const offered = JSON.stringify(groups.map(([kind, some]) => [kind, ...some]));
+    if (this.offered === offered) return;
+    this.offered = offered;
+    const chosen = this.select.value;
+    const option = (kind, name) => element("option", { value: new URLSearchParams({ [kind]: name }) }, kind + " " + name);
+    this.select.replaceChildren(element("option", { value: "" }, "the whole server"), ...groups.map(([kind, some]) =>
+      element("optgroup", { label: kind === "listener" ? "Listeners" : "Sinks" }, ...[...some].map((name) => option(kind, name)))));
+    this.select.value = [...this.select.options].some(({ value }) => value === chosen) ? chosen : "";
+    if (this.select.value !== chosen) this.begin();
   }
 }
