@@ -43,6 +43,7 @@ pub use lifecycle::server::Server;
 pub use lifecycle::signals::Signals;
 pub use lifecycle::upgrade::Program;
 pub use observe::status;
+pub use observe::tail::{FACILITIES, SEVERITIES};
 pub use sink::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
 pub use sink::{SINK_KINDS, SinkKind};
 

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use crate::file_options::FileOptions;
 use crate::spec_help;
+use crate::suggested::Suggested;
 use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
 use bbq_client::{AckLevel, ServerAddress, StreamId};
+use bbq_server::config::Subject;
+use bbq_server::{FACILITIES, SEVERITIES, SINK_KINDS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A burst queue: takes messages from many clients, stores them on disk before it acknowledges them, and delivers them to sinks
@@ -49,7 +52,7 @@ pub(crate) enum Command {
     Tail(TailArguments),
     /// Check a configuration file, and show what the server would open
     Check(CheckArguments),
-    /// Check a configuration file, or print a default one or the JSON Schema
+    /// Check a configuration file, explain its keys, or print a default one or the JSON Schema
     Config(ConfigArguments),
     /// Let servers without privilege steer by load through the kernel; as root, after each start of the system
     ///
@@ -213,19 +216,21 @@ pub(crate) struct TailArguments {
     #[arg(long, value_name = "ID")]
     pub(crate) stream: Option<String>,
     /// Only of this facility of syslog, such as auth or local0
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = Suggested::new(FACILITIES), hide_possible_values = true)]
     pub(crate) facility: Option<String>,
     /// Only of this severity or worse, or of a range: err, err..warning. Of syslog and OpenTelemetry
-    #[arg(long, short = 'p', value_name = "NAME")]
+    #[arg(long, short = 'p', value_name = "NAME", value_parser = Suggested::new(SEVERITIES.map(|names| names[0])),
+          hide_possible_values = true)]
     pub(crate) severity: Option<String>,
-    /// Only with this text in it; the first 64 KiB of a message are searched
+    /// Only with this text in it; the first 16 KiB of a message are searched
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Only what matches this regular expression
+    /// Only what matches this regular expression; the first 16 KiB of a message are searched
     #[arg(long, short = 'g', value_name = "REGEX")]
     pub(crate) grep: Option<String>,
     /// Where to begin: now, beginning (the oldest message in the spool), or how long ago it was received: 90s, 10m, 2h, 1d
-    #[arg(long, value_name = "WHEN", default_value = "now")]
+    #[arg(long, value_name = "WHEN", default_value = "now", value_parser = Suggested::new(["now", "beginning", "10m"]),
+          hide_possible_values = true)]
     pub(crate) from: String,
     /// Print an object per message, as a file sink with format=json does
     #[arg(long)]
@@ -304,7 +309,7 @@ Examples:
 pub(crate) struct ExplainArguments {
     /// A key (spool.bytes_max), an option of listeners or sinks (listen.on_full, rotate), a table (spool), or a kind of sink (sink.file);
     /// all of them if not given
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = Suggested::new(explained()), hide_possible_values = true)]
     pub(crate) key: Option<String>,
     /// Print an array of objects, for programs
     #[arg(long)]
@@ -314,6 +319,14 @@ pub(crate) struct ExplainArguments {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: FileOptions,
+}
+
+/// What `bbq config explain` has a text for.
+fn explained() -> Vec<String> {
+    let mut names: Vec<String> = Subject::all().iter().map(Subject::name).collect();
+    names.extend(SINK_KINDS.iter().map(|kind| format!("sink.{}", kind.word)));
+    names.dedup();
+    names
 }
 
 #[derive(Subcommand)]

@@ -1,5 +1,6 @@
 //! The options of `bbq serve` that are keys of the configuration file, too. They are made from the list of these keys.
 
+use crate::suggested::Suggested;
 use bbq_server::Overrides;
 use bbq_server::config::{FILE_KEYS, FileKey, Values, variable_of};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
@@ -41,5 +42,17 @@ fn argument(known: &FileKey) -> Option<Arg> {
     if let Some(first) = help.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    Some(Arg::new(option.key).long(option.key).value_name(known.argument?).action(action).help(help))
+    let argument =
+        Arg::new(option.key).long(option.key).value_name(known.argument?).action(action).help(help);
+    let words: Vec<&str> = match &option.values {
+        Values::Words(words) => words.to_vec(),
+        // Words, some of them with a number.
+        Values::Text { form, .. } if form.contains(", ") => form.split(", ").collect(),
+        _ => Vec::new(),
+    };
+    Some(if words.is_empty() {
+        argument
+    } else {
+        argument.value_parser(Suggested::new(words)).hide_possible_values(true)
+    })
 }

@@ -17,6 +17,7 @@ mod manual;
 mod obstacles;
 mod outcome;
 mod question;
+mod safe_text;
 mod send;
 mod serve;
 mod signals;
@@ -25,12 +26,9 @@ mod spool;
 mod status;
 mod status_table;
 mod status_watch;
+mod suggested;
 mod tail;
 mod token;
-#[cfg(feature = "top")]
-mod top;
-#[cfg(not(feature = "top"))]
-#[path = "top_left_out.rs"]
 mod top;
 
 use std::process::ExitCode;

@@ -1,11 +1,14 @@
 //! `bbq completions` and `bbq manual`: scripts for shells, and man pages, made from the definition of the options.
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
+use clap::builder::Resettable;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
 use crate::arguments::{Arguments, CompletionsArguments, ManualArguments};
 use crate::outcome::Outcome;
@@ -34,6 +37,23 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
         write_pages(below, directory)?;
     }
     // In place of a date, which nobody knows who builds again: without one, the other words would move into its place.
-    let page = Man::new(command.clone()).date(env!("CARGO_PKG_VERSION")).source("bbq").manual("bbq");
-    page.generate_to(directory).map(|_path| ())
+    let without_notes = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    let page = Man::new(without_notes).date(env!("CARGO_PKG_VERSION")).source("bbq").manual("bbq");
+    let mut file = File::create(directory.join(page.get_filename()))?;
+    page.render(&mut file)?;
+    if let Some(notes) = command.get_after_long_help().or_else(|| command.get_after_help()) {
+        write_notes(&notes.to_string(), &mut file)?;
+    }
+    Ok(())
+}
+
+/// Line by line, as they stand in the help: examples, and tables of words.
+fn write_notes(notes: &str, file: &mut File) -> io::Result<()> {
+    let mut section = Roff::new();
+    section.control("SH", ["NOTES"]).control("nf", []);
+    for line in notes.lines() {
+        section.text([roman(line)]);
+    }
+    section.control("fi", []);
+    section.to_writer(file)
 }

@@ -10,7 +10,7 @@ Examples:
   bbq serve
   bbq serve --listen syslog+udp://0.0.0.0:514 --sink file:/var/log/all.log
   bbq serve --sink 'file:/var/log/all.log?format=json&rotate=daily'
-  bbq serve --config /etc/bbq.toml";
+  bbq config default > bbq.toml && bbq serve --config bbq.toml";
 
 /// The syntax, and the names of the keys.
 pub(crate) fn short() -> String {

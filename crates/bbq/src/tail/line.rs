@@ -94,17 +94,8 @@ impl Printer {
     }
 }
 
-/// Without characters that a terminal obeys: whoever sends a message must not write to the terminal of who looks on.
 fn safe(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() && character != '\t' {
-            safe.extend(character.escape_default());
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
+    crate::safe_text::safe(text, true)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub(super) const HELP: &[&str] = &[
 ];
 
 /// For the last line.
+pub(super) const SHORT_FOOTER: &str = "F1 Help F10 Quit";
 pub(super) const FOOTER: &str = "F1 Help Tab Table F4 Filter F6 Sort Space Pause +- Interval F10 Quit";
 
 /// `None` if the key has no meaning.

@@ -9,18 +9,8 @@ pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Without what could change the terminal, or the order of what is on the line: texts of errors come from other servers.
 pub(super) fn safe(text: &str) -> String {
-    let hides = |character| matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || hides(character) {
-            safe.extend(character.escape_default());
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
+    crate::safe_text::safe(text, false)
 }
 
 /// The beginning of `text` that takes at most `columns`, and the rest.

@@ -20,7 +20,7 @@ const REGEX_BYTES_MAX: usize = 256 * 1024;
 const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
 
 /// From the worst to the most harmless (RFC 5424, section 6.2.1), each with its other names.
-const SEVERITIES: [&[&str]; 8] = [
+pub const SEVERITIES: [&[&str]; 8] = [
     &["emerg", "panic"],
     &["alert"],
     &["crit"],
@@ -30,7 +30,8 @@ const SEVERITIES: [&[&str]; 8] = [
     &["info"],
     &["debug"],
 ];
-const FACILITIES: [&str; 24] = [
+/// By their number (RFC 5424, section 6.2.1), as syslog.conf writes them.
+pub const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
     "ntp", "audit", "alert", "clockd", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
     "local7",

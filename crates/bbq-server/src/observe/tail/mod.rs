@@ -13,5 +13,6 @@ mod thread;
 mod time_share;
 mod viewer;
 
+pub use filter::{FACILITIES, SEVERITIES};
 pub(crate) use query::TailQuery;
 pub(crate) use thread::{TailThread, Tails, VIEWERS_MAX};
