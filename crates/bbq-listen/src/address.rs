@@ -1,7 +1,7 @@
 //! Where a group listens: a transport and an address of it. `parse` reads it from text.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, Type};
@@ -86,6 +86,18 @@ impl Address {
         }
     }
 
+    /// Whether two sockets cannot have both addresses at once: they are the same, or one has every address of the machine, and the port
+    /// is the same. Port 0 is another port each time. `[::]` counts as if it took IPv4, too.
+    #[must_use]
+    pub fn overlaps(&self, other: &Address) -> bool {
+        match (self.socket_address(), other.socket_address()) {
+            (Some(one), Some(other_one)) => {
+                self.transport() == other.transport() && one.port() != 0 && overlap(one, other_one)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Whether datagrams come to every address of this machine.
     pub(crate) const fn is_wildcard_udp(&self) -> bool {
         match self {
@@ -121,5 +133,38 @@ impl fmt::Display for Address {
                 write!(f, "{}://{}", self.transport(), path.display())
             }
         }
+    }
+}
+
+/// Whether these addresses overlap: two sockets cannot be bound to them at once, unless both allow it. `[::]` takes IPv4, too, if
+/// `net.ipv6.bindv6only` is 0, as it mostly is.
+pub(crate) fn overlap(held: SocketAddr, wanted: SocketAddr) -> bool {
+    let (a, b) = (held.ip().to_canonical(), wanted.ip().to_canonical());
+    let is_both = |ip: IpAddr| ip.is_ipv6() && ip.is_unspecified();
+    let is_same_family = a.is_ipv4() == b.is_ipv4();
+    let is_one_in_the_other = is_same_family && (a == b || a.is_unspecified() || b.is_unspecified());
+    held.port() == wanted.port() && (is_one_in_the_other || is_both(a) || is_both(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_overlap_if_one_has_the_other() {
+        let overlap = |a: &str, b: &str| {
+            let [a, b]: [Address; 2] = [a, b].map(|text| text.parse().unwrap());
+            assert_eq!(a.overlaps(&b), b.overlaps(&a));
+            a.overlaps(&b)
+        };
+        assert!(overlap("tcp://0.0.0.0:80", "tcp://127.0.0.1:80"));
+        assert!(overlap("tcp://[::]:80", "tcp://127.0.0.1:80"));
+        assert!(overlap("tcp://[::]:80", "tcp://[::1]:80"));
+        assert!(overlap("unix:///run/a", "unix:///run/a"));
+        assert!(!overlap("tcp://127.0.0.2:80", "tcp://127.0.0.1:80"));
+        assert!(!overlap("tcp://127.0.0.1:81", "tcp://127.0.0.1:80"));
+        assert!(!overlap("tcp://0.0.0.0:80", "tcp://[::1]:80"));
+        assert!(!overlap("udp://0.0.0.0:80", "tcp://0.0.0.0:80"));
+        assert!(!overlap("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"));
     }
 }

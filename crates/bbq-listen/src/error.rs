@@ -62,8 +62,7 @@ pub enum ListenError {
 
     /// Another socket listens there. With `SO_REUSEPORT` the two would silently share the traffic.
     #[error(
-        "{address} is in use by {}; stop it, or listen on another address",
-        holder.as_ref().map_or_else(|| "another socket (`ss -lntup` as root names its process)".to_owned(), ToString::to_string)
+        "{address} is in use by {}", in_use(holder.as_ref())
     )]
     AddressInUse {
         address: Address,
@@ -167,4 +166,19 @@ impl From<ListenError> for io::Error {
 
 fn words<T: ToString>(all: &[T]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Who has an address, and what to do about it.
+fn in_use(holder: Option<&Holder>) -> String {
+    match holder {
+        Some(own) if own.pid == std::process::id() => {
+            "another listener of this process, whose address overlaps it; give one of them another port"
+                .to_owned()
+        }
+        Some(holder) => format!("{holder}; stop it, or listen on another address"),
+        None => {
+            "another socket (`ss -lntup` as root names its process); stop it, or listen on another address"
+                .to_owned()
+        }
+    }
 }

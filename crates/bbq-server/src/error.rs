@@ -31,7 +31,7 @@ pub enum StartError {
     /// The admin's address.
     #[error(
         "cannot listen on {address} for the admin{}; choose another with --admin, or --admin off",
-        holder.as_ref().map(|holder| format!(", as {holder} has it")).unwrap_or_default()
+        holder.as_ref().map(has_it).unwrap_or_default()
     )]
     Admin {
         /// Where.
@@ -111,4 +111,12 @@ pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+fn has_it(holder: &Holder) -> String {
+    if holder.pid == std::process::id() {
+        ", as a listener of this server has it".to_owned()
+    } else {
+        format!(", as {holder} has it")
+    }
 }

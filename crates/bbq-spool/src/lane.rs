@@ -19,7 +19,7 @@ use crate::segments::Segments;
 use crate::spares::Spares;
 use crate::time::Time;
 use crate::usage::Usage;
-use crate::{LaneError, Progress, Storage};
+use crate::{LaneError, NoRoom, Progress, Storage};
 
 /// The state of a lane, for the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub(crate) struct LaneCore {
     wants_oldest_dropped: AtomicBool,
     condition: AtomicU8,
     /// Why the writer waits for space. The text is only valid while the writer waits.
-    no_room: Mutex<String>,
+    no_room: Mutex<NoRoom>,
     on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(crate) latencies: LaneRecorders,
 }
@@ -320,8 +320,8 @@ impl LaneCore {
     }
 
     /// Notes that the writer waits for room, and why. Called at each try.
-    pub(crate) fn wait_for_space(&self, why: &str) {
-        why.clone_into(&mut self.no_room.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) fn wait_for_space(&self, no_room: NoRoom) {
+        *self.no_room.lock().unwrap_or_else(PoisonError::into_inner) = no_room;
         if self.condition() == LaneCondition::WaitingForSpace {
             return;
         }
@@ -458,9 +458,9 @@ impl Lane {
 
     /// Why there is no room, and the remedy; `None` if there is room.
     #[must_use]
-    pub fn no_room(&self) -> Option<String> {
-        let why = self.0.no_room.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.is_waiting_for_space().then_some(why)
+    pub fn no_room(&self) -> Option<NoRoom> {
+        let no_room = self.0.no_room.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_waiting_for_space().then_some(no_room)
     }
 
     /// Why the lane failed; `None` if it did not.

@@ -14,7 +14,6 @@ use std::time::Duration;
 use bbq_storage::ShownBytes;
 use tracing::{error, info, warn};
 
-use crate::StorageFile;
 use crate::filling_group::FillingGroup;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::hot::HotGroup;
@@ -22,6 +21,7 @@ use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
 use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::spares::Spare;
+use crate::{NoRoom, StorageFile};
 
 /// What to do about a full disk.
 const MAKE_ROOM: &str = "make room on its disk";
@@ -45,7 +45,7 @@ struct Open {
 /// Why a group is not on disk.
 enum PutError {
     /// There is no room at present.
-    NoRoom(String),
+    NoRoom(NoRoom),
     /// A write or a sync failed: the contents behind the last durable group are unknown.
     Failed(String),
 }
@@ -291,10 +291,10 @@ impl Writer {
                 if is_full(&error) {
                     let (path, needed) =
                         (self.core.segments.path(open.start), ShownBytes(bytes.len() as u64));
-                    PutError::NoRoom(format!(
+                    PutError::NoRoom(NoRoom::elsewhere(format!(
                         "cannot write {needed} to {}: {error}; {MAKE_ROOM}",
                         path.display()
-                    ))
+                    )))
                 } else {
                     failed("write", &error)
                 }
@@ -400,9 +400,9 @@ impl Writer {
         while !usage.try_take(capacity) {
             if !self.free_spare() {
                 let [used, capacity, most] = [usage.bytes(), capacity, usage.bytes_max()].map(ShownBytes);
-                return Err(PutError::NoRoom(format!(
+                return Err(PutError::NoRoom(NoRoom::in_spool(format!(
                     "the spool has {used} and needs {capacity} more, over its limit of {most} (spool.bytes_max); a sink that delivers makes room; or raise the limit and restart"
-                )));
+                ))));
             }
         }
         loop {
@@ -423,9 +423,13 @@ impl Writer {
             usage.give_back(capacity);
             let why = format!("cannot create {}: {error}", path.display());
             return Err(if is_full(&error) {
-                PutError::NoRoom(format!("{why}; {MAKE_ROOM}"))
+                PutError::NoRoom(NoRoom::elsewhere(format!(
+                    "{why}; {MAKE_ROOM}, or set a smaller spool.segment_bytes"
+                )))
             } else if is_scarce(&error) {
-                PutError::NoRoom(format!("{why}; raise the limit of open files, or free memory"))
+                PutError::NoRoom(NoRoom::elsewhere(format!(
+                    "{why}; raise the limit of open files, or free memory"
+                )))
             } else {
                 PutError::Failed(why)
             });
@@ -451,12 +455,13 @@ impl Writer {
 
     /// Publishes that there is no room, and requests the deletion of old messages. Returns an error when the lane is closed and
     /// no room is made.
-    fn wait_for_space(&mut self, why: String) -> Result<(), Stop> {
+    fn wait_for_space(&mut self, no_room: NoRoom) -> Result<(), Stop> {
+        let why = no_room.why.clone();
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is room");
         }
         // The reason may have changed.
-        self.core.wait_for_space(&why);
+        self.core.wait_for_space(no_room);
         let drops_oldest = self.core.drops_oldest_for(&self.group);
         if self.core.is_closed() {
             // Old messages may still be deleted for the group in hand, which is newer. Otherwise no room is made.

@@ -19,6 +19,7 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
     // What a reload or an upgrade finds in use is its own.
     let mut is_own = false;
+    found.extend(overlaps(config));
     for listener in &config.listen {
         let Some(holder) = Holder::of(&listener.address) else {
             let foreseen = ListenError::foreseen(&listener.address);
@@ -46,6 +47,21 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
         found.extend(why.map(|why| format!("sink     {}: {why}", sink.text)));
     }
     found
+}
+
+/// Listeners, and the admin, that need one port. Sockets of systemd may share it, so it is no mistake in itself.
+fn overlaps(config: &Config) -> Vec<String> {
+    let admin = config.admin.map(|admin| ("admin", admin.to_string(), Address::Tcp(admin)));
+    let listen = config.listen.iter().map(|spec| ("listen", spec.text.clone(), spec.address.clone()));
+    let all: Vec<(&str, String, Address)> = listen.chain(admin).collect();
+    let pairs =
+        all.iter().enumerate().flat_map(|(place, one)| all[..place].iter().map(move |other| (one, other)));
+    pairs
+        .filter(|((_, _, one), (_, _, other))| one.overlaps(other))
+        .map(|((kind, text, _), (_, other, _))| {
+            format!("{kind:<8} {text}: it overlaps {other}; give one of them another port")
+        })
+        .collect()
 }
 
 /// Who has locked the data directory. Only if a process runs that the lock file names, the lock is tried: so no server is disturbed that

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use crate::Address;
+use crate::address::overlap;
 
 /// `TCP_LISTEN`, as /proc/net/tcp writes it.
 const STATE_LISTEN: &str = "0A";
@@ -59,7 +60,7 @@ fn internet_inodes(files: &[&str], wanted: SocketAddr, listening_only: bool) -> 
     tables
         .flat_map(|table| {
             let lines = table.lines().skip(1).filter_map(|line| internet_line(line, listening_only));
-            lines.filter(|(local, _)| overlaps(*local, wanted)).map(|(_, inode)| inode).collect::<Vec<_>>()
+            lines.filter(|(local, _)| overlap(*local, wanted)).map(|(_, inode)| inode).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -98,12 +99,6 @@ fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
         _ => return None,
     };
     Some(SocketAddr::new(address, port))
-}
-
-/// Whether these addresses overlap: two sockets cannot be bound to them at once.
-fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
-    let (a, b) = (held.ip().to_canonical(), wanted.ip().to_canonical());
-    held.port() == wanted.port() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
 /// The sockets bound to `path`. Accepted connections have the listener's path, too, so listeners are sorted first.
@@ -164,15 +159,6 @@ mod tests {
         for broken in ["", "0100007F", "01:02", "zz00007F:1E61", &format!("{}:0001", "0".repeat(64))] {
             assert_eq!(hexadecimal_address(broken), None, "{broken}");
         }
-    }
-
-    #[test]
-    fn only_overlapping_addresses_count() {
-        let overlap = |a: &str, b: &str| overlaps(a.parse().unwrap(), b.parse().unwrap());
-        assert!(overlap("0.0.0.0:80", "127.0.0.1:80"));
-        assert!(overlap("[::]:80", "127.0.0.1:80"));
-        assert!(!overlap("127.0.0.2:80", "127.0.0.1:80"));
-        assert!(!overlap("127.0.0.1:81", "127.0.0.1:80"));
     }
 
     #[test]

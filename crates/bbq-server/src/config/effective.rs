@@ -7,36 +7,44 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::keys::{ADMIN_TOKENS_DEFAULT, FILE_KEYS};
+use super::place::Place;
 use super::quantity::with_unit;
 use super::values::Values;
-use super::{ADMIN_OFF, Config, Overrides};
+use super::{ADMIN_OFF, Config};
 
-/// A key and its value.
+/// A key and its value, or one of its SPECs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct EffectiveKey {
     pub(crate) key: &'static str,
     pub(crate) value: String,
-    /// The value is the one that the key has when nobody sets it.
-    pub(crate) is_default: bool,
+    /// An option, an environment variable, or file, line and column; `None` for a default.
+    pub(crate) from: Option<String>,
     pub(crate) meaning: &'static str,
 }
 
 impl Config {
-    /// Every key of the file but listeners and sinks, which show themselves.
+    /// Every key of the file, in its order. A list has an entry for each SPEC.
     pub(crate) fn effective(&self) -> Vec<EffectiveKey> {
-        let default = Config::load(None, &Overrides::from([("workers", vec![self.workers.to_string()])]));
-        let keys = FILE_KEYS.iter().filter(|known| !matches!(known.option.values, Values::Specs(_)));
-        keys.map(|known| {
+        let listen: Vec<&str> = self.listen.iter().map(|spec| spec.text.as_str()).collect();
+        let sinks: Vec<&str> = self.sinks.iter().map(|spec| spec.text.as_str()).collect();
+        let keys = FILE_KEYS.iter().flat_map(|known| {
             let (key, meaning) = (known.option.key, known.option.meaning);
-            let value = self.value_of(key);
-            let is_default = match key {
-                // The default depends on the machine, not on the file.
-                "workers" => self.workers == bbq_listen::worker_count(),
-                key => default.as_ref().is_ok_and(|default| default.value_of(key) == value),
+            let entry = |value: String, place: Option<&Place>| {
+                let from = place.map(ToString::to_string);
+                EffectiveKey { key, value, from, meaning }
             };
-            EffectiveKey { key, value, is_default, meaning }
-        })
-        .collect()
+            match known.option.values {
+                Values::Specs(_) => {
+                    let specs = if key == "listen" { &listen } else { &sinks };
+                    let specs = specs.iter().enumerate();
+                    specs
+                        .map(|(index, spec)| entry((*spec).to_owned(), self.origins.of_spec(key, index)))
+                        .collect()
+                }
+                _ => vec![entry(self.value_of(key), self.origins.of_key(key))],
+            }
+        });
+        keys.collect()
     }
 
     /// The value of a key that is no list, as it can stand in the file.
@@ -71,6 +79,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Overrides;
 
     #[test]
     fn a_configuration_can_be_written_again_from_what_is_shown() {
@@ -87,11 +96,15 @@ mod tests {
         let overrides = overrides.map(|(key, value)| (key, vec![value.to_owned()]));
         let config = Config::load(None, &Overrides::from(overrides)).unwrap();
         let shown = config.effective();
-        assert_eq!(shown.len(), FILE_KEYS.len() - 2);
         assert!(shown.iter().all(|key| !key.value.is_empty()), "{shown:?}");
-        let again = shown.iter().map(|key| (key.key, vec![key.value.clone()])).collect();
+        let mut again = Overrides::new();
+        for key in &shown {
+            again.entry(key.key).or_default().push(key.value.clone());
+        }
         assert_eq!(Config::load(None, &again).unwrap(), config);
         let of = |key: &str| shown.iter().find(|shown| shown.key == key).unwrap();
-        assert!(!of("data").is_default && of("hello_timeout_seconds").is_default, "{shown:?}");
+        assert_eq!(of("data").from.as_deref(), Some("option --data"));
+        assert_eq!(of("hello_timeout_seconds").from, None);
+        assert!(shown.iter().filter(|key| key.key == "listen").count() > 1, "{shown:?}");
     }
 }

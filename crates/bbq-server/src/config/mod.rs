@@ -4,6 +4,7 @@
 //! An option of the command line and its key in the file have the same name, and so has the variable, in capitals behind `BBQ_`. Nothing is ignored: an unknown key, a value out of
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
 
+pub(crate) mod check;
 mod default_file;
 mod effective;
 mod environment;
@@ -13,6 +14,7 @@ mod file;
 mod kept;
 mod keys;
 mod listen;
+mod origins;
 mod place;
 pub(crate) mod protocol;
 mod quantity;
@@ -57,6 +59,7 @@ pub use values::Values;
 
 use file::Settings;
 use keys::UNFINISHED_BYTES_PER_WORKER_MIN;
+use origins::Origins;
 
 pub use crate::sink::SinkSpec;
 
@@ -105,6 +108,7 @@ pub struct Config {
     pub evict_idle_seconds: u32,
     /// Memory of unfinished batches and messages, of all workers together.
     pub unfinished_bytes_max: u64,
+    pub(crate) origins: Origins,
 }
 
 /// Where a configuration comes from, to read it again.
@@ -188,6 +192,7 @@ impl Config {
                 "unfinished_bytes_max",
                 UNFINISHED_BYTES_DEFAULT.max(UNFINISHED_BYTES_PER_WORKER_MIN * workers),
             )?,
+            origins: Origins::of(settings),
         };
         config.check()?;
         Ok(config)
@@ -199,52 +204,6 @@ impl Config {
     pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
         let fits = self.distribution.unsupported_reason(spec.address.transport()).is_none();
         spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
-    }
-
-    /// Checks what no single key can: sums, and names that are there twice.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        if let Some(admin) = self.admin
-            && !admin.ip().to_canonical().is_loopback()
-            && self.admin_tokens.is_none()
-        {
-            return Err(ConfigError::new(format!(
-                "admin is {admin}, which other machines can reach; write admin_token_file = \"PATH\", too, or an address of \
-                 loopback such as {ADMIN_DEFAULT}"
-            )));
-        }
-        let unfinished_least = UNFINISHED_BYTES_PER_WORKER_MIN * self.workers as u64;
-        if self.unfinished_bytes_max < unfinished_least {
-            return Err(ConfigError::new(format!(
-                "unfinished_bytes_max is {}; the least is {unfinished_least} ({UNFINISHED_BYTES_PER_WORKER_MIN} for each of \
-                 {} workers)",
-                self.unfinished_bytes_max, self.workers
-            )));
-        }
-        self.spool_options().check().map_err(|error| ConfigError::new(error.to_string()))?;
-        for (index, spec) in self.listen.iter().enumerate() {
-            let others = &self.listen[..index];
-            if others.iter().any(|other| other.clashes_with(spec)) {
-                return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
-            }
-            // Two listeners without names have the same source only if both have port 0. Their addresses then differ.
-            let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
-            if others.iter().any(|other| is_named(other) && other.source == spec.source) {
-                return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
-            }
-        }
-        for (index, sink) in self.sinks.iter().enumerate() {
-            let others = &self.sinks[..index];
-            if others.iter().any(|other| other.clashes_with(sink)) {
-                return Err(ConfigError::new(format!("two sinks write to {}", sink.head)));
-            }
-            if others.iter().any(|other| other.name == sink.name) {
-                return Err(ConfigError::new(format!(
-                    "{:?}: another sink has this name; give one a name=",
-                    sink.text
-                )));
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn spool_options(&self) -> bbq_spool::SpoolOptions {

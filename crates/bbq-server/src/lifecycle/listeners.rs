@@ -7,7 +7,7 @@ use std::net::TcpListener as AdminListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_listen::{Address, Group, GroupOptions, Holder, Steering, SteeringKey};
+use bbq_listen::{Address, Distribution, Group, GroupOptions, Holder, Steering, SteeringKey};
 
 use crate::access::{PeerLog, ServedTokens};
 use crate::config::{Config, ListenSpec, Tls, UnixFile};
@@ -121,13 +121,18 @@ impl Listener {
         Ok(Listener {
             spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
             foreign: Arc::default(),
-            evenness: Arc::new(EvennessWatch::new(group.taken())),
+            evenness: Arc::new(EvennessWatch::new(shares(&group))),
             tls: spec.tls.as_ref().map(|tls| served(tls, Arc::default())),
             tokens: spec.tokens.as_ref().map(ServedTokens::of_file),
             refusals: Arc::default(),
             group: Arc::new(group),
             kernel_seen,
         })
+    }
+
+    /// The connections or datagrams that fell to each worker.
+    pub(crate) fn shares(&self) -> Vec<u64> {
+        shares(&self.group)
     }
 
     /// As it is configured.
@@ -165,6 +170,20 @@ impl Listener {
             steering_key: Some(self.group.steering_key().clone()),
         })
     }
+}
+
+/// With a socket for each worker, what its socket got: a worker that helps another has no larger share.
+fn shares(group: &Group) -> Vec<u64> {
+    if group.distribution() != Distribution::Reuseport {
+        return group.taken();
+    }
+    let mut shares = vec![0; group.workers()];
+    for socket in group.sockets() {
+        if let Some(share) = socket.worker().and_then(|worker| shares.get_mut(worker)) {
+            *share += socket.counters().accepted() + socket.counters().received();
+        }
+    }
+    shares
 }
 
 fn served(tls: &Tls, counts: Arc<HandshakeCounts>) -> Arc<ServedTls> {

@@ -1,9 +1,10 @@
 //! Everything a start has made: listeners, workers, lanes, sinks and counters.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use bbq_spool::{Lane, Spool};
+use bbq_spool::{Lane, NoRoom, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -41,9 +42,11 @@ pub(crate) struct Parts {
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
     pub(crate) changes: Arc<Changes>,
-    /// The configuration of the start, but for listeners and sinks.
+    /// The configuration of the start.
     pub(crate) effective: Vec<EffectiveKey>,
     pub(crate) ready: AtomicBool,
+    /// Set when a stop begins: how long it waits for sinks.
+    pub(crate) stopping: OnceLock<Duration>,
 }
 
 impl Parts {
@@ -104,7 +107,7 @@ impl Parts {
 
     /// Why a lane waits for room, if any does.
     pub(crate) fn without_room(&self) -> Option<String> {
-        self.lanes.iter().find_map(waiting_for_space)
+        self.lanes.iter().find_map(|lane| Some(waiting_for_space(lane, &lane.no_room()?)))
     }
 
     pub(crate) fn announce(&self) {
@@ -147,7 +150,7 @@ impl Parts {
     }
 }
 
-/// Why a lane waits, if it does, and what to do about it.
-pub(crate) fn waiting_for_space(lane: &Lane) -> Option<String> {
-    Some(format!("lane {} waits for space: {}", lane.index(), lane.no_room()?))
+/// Says that a lane waits, why, and what to do about it.
+pub(crate) fn waiting_for_space(lane: &Lane, no_room: &NoRoom) -> String {
+    format!("lane {} waits for space: {}", lane.index(), no_room.why)
 }

@@ -8,9 +8,9 @@
 //! the time for that is over, or commit where they are. Then the checkpoints are written. What no sink has taken stays in the
 //! spool.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -196,6 +196,9 @@ impl Running {
     pub(crate) fn end(self, halt: &Halt) -> Halted {
         let parts = self.parts;
         parts.ready.store(false, Ordering::Release);
+        if let Halt::Stop { drain_timeout } = halt {
+            parts.stopping.get_or_init(|| *drain_timeout);
+        }
         let unwritten_before = parts.ledger.unwritten();
         drop(self.watch);
         let mut in_order = true;
@@ -309,11 +312,13 @@ impl Gated {
 }
 
 fn serve(worker: Worker) -> Vec<PausedConnection> {
-    let index = worker.index;
-    worker.run().unwrap_or_else(|error| {
+    let (index, view) = (worker.index, Arc::clone(&worker.view));
+    let paused = worker.run().unwrap_or_else(|error| {
         error!(worker = index, %error, "worker failed");
         Vec::new()
-    })
+    });
+    view.has_ended.store(true, Ordering::Relaxed);
+    paused
 }
 
 /// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
@@ -378,6 +383,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         changes: Arc::clone(start.changes),
         effective: config.effective(),
         ready: AtomicBool::new(false),
+        stopping: OnceLock::new(),
     });
     start.changes.drops.begin(parts.drops());
     Ok((parts, sinks))

@@ -83,7 +83,7 @@ impl Parts {
     /// Checks how even the workers' shares are.
     pub(crate) fn check_evenness(&self) {
         for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
-            listener.evenness.check(&listener.spec(), listener.group.distribution(), listener.group.taken());
+            listener.evenness.check(&listener.spec(), listener.group.distribution(), listener.shares());
         }
     }
 }

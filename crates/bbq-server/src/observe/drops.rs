@@ -117,12 +117,15 @@ impl Drops {
         }
     }
 
-    /// The episodes of the last minute.
-    pub(crate) fn ongoing(&self) -> Vec<Finding> {
+    /// The episodes of the last minute, with what is counted now: the same numbers as elsewhere in the status.
+    pub(crate) fn ongoing(&self, tallies: Vec<Tally>) -> Vec<Finding> {
         let rows = self.locked();
-        let ongoing = rows.iter().filter_map(|((subject, what), row)| {
-            let episode = row.episode.as_ref()?;
-            let (count, ago) = (row.count.saturating_sub(episode.before), episode.last.elapsed().as_secs());
+        let now: BTreeMap<(String, String), u64> =
+            tallies.into_iter().map(|tally| ((tally.subject, tally.what), tally.count)).collect();
+        let ongoing = rows.iter().filter_map(|(row_of, row)| {
+            let ((subject, what), episode) = (row_of, row.episode.as_ref()?);
+            let count = now.get(row_of).copied().unwrap_or(row.count).saturating_sub(episode.before);
+            let ago = episode.last.elapsed().as_secs();
             let things = things(what);
             let (fault, remedy) = cause(what);
             let level = match fault {
@@ -314,11 +317,14 @@ mod tests {
         let tally = |what: &str, count| Tally { subject: "s".to_owned(), what: what.to_owned(), count };
         drops.begin(vec![tally("full", 9)]);
         drops.check(vec![tally("full", 9), tally("malformed", 2)]);
-        let levels = || drops.ongoing().into_iter().map(|finding| finding.level).collect::<Vec<_>>();
+        let levels =
+            || drops.ongoing(Vec::new()).into_iter().map(|finding| finding.level).collect::<Vec<_>>();
         assert_eq!(levels(), [Level::Notice]);
         drops.check(vec![tally("full", 10)]);
         assert_eq!(levels(), [Level::Problem, Level::Notice]);
-        let line = drops.ongoing()[0].line();
+        let line = drops.ongoing(Vec::new())[0].line();
         assert!(line.starts_with("s: 1 messages dropped (full), the last 0 s ago: "), "{line}");
+        let line = drops.ongoing(vec![tally("full", 12)])[0].line();
+        assert!(line.starts_with("s: 3 messages dropped (full), "), "since the last check: {line}");
     }
 }

@@ -1,6 +1,8 @@
 //! What is wrong with the server, and what to do about it: one list, for `/status`, `/health`, `/metrics`, `bbq status`, `bbq top` and the
 //! page. What the numbers of a status say is decided from that status, so a finding and its number never differ.
 
+use std::time::Duration;
+
 use bbq_spool::LaneCondition;
 
 use crate::lifecycle::parts::{Parts, waiting_for_space};
@@ -23,8 +25,12 @@ impl Parts {
     /// Everything that somebody should know, the problems first. `status` has the numbers already.
     pub(crate) fn findings(&self, status: &Status) -> Vec<Finding> {
         let workers = status.workers.iter().filter_map(|worker| stalled(worker, status));
-        let ongoing = self.changes.drops.ongoing();
-        let mut found: Vec<Finding> = self.of_lanes().chain(workers).chain(self.of_sinks()).collect();
+        let ongoing = self.changes.drops.ongoing(self.drops());
+        // A stop closes the lanes.
+        let stopping = self.stopping.get().map(|drain_timeout| stopping(*drain_timeout, status));
+        let lanes = self.of_lanes().filter(|_| stopping.is_none());
+        let mut found: Vec<Finding> = lanes.chain(workers).chain(self.of_sinks()).collect();
+        found.extend(stopping.clone());
         found.extend(self.of_listeners().chain(ongoing));
         found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
         let meant_even = self.listeners.iter().zip(&status.listeners).filter(|(listener, _)| {
@@ -47,12 +53,18 @@ impl Parts {
             match lane.view().condition {
                 LaneCondition::Writing => None,
                 LaneCondition::WaitingForSpace => {
-                    let remedy = if self.sinks.is_empty() {
-                        "senders wait or messages are dropped (on_full); no sink is configured that would make room: add one and restart"
-                    } else {
-                        "senders wait or messages are dropped (on_full); a sink that has a problem, or has most queued, keeps the segments"
+                    let no_room = lane.no_room()?;
+                    let remedy = match (no_room.is_spool_full, self.sinks.is_empty()) {
+                        (false, _) => "senders wait or messages are dropped (on_full)",
+                        (true, true) => {
+                            "senders wait or messages are dropped (on_full); no sink is configured that would make room: add one and restart"
+                        }
+                        (true, false) => {
+                            "senders wait or messages are dropped (on_full); a sink that has a problem, or has most queued, keeps the segments"
+                        }
                     };
-                    Some(problem("lane-waits-for-space", subject, waiting_for_space(lane)?, remedy))
+                    let text = waiting_for_space(lane, &no_room);
+                    Some(problem("lane-waits-for-space", subject, text, remedy))
                 }
                 LaneCondition::Failed => {
                     let why = lane.failure().unwrap_or_default();
@@ -128,6 +140,19 @@ fn stalled(worker: &WorkerStatus, status: &Status) -> Option<Finding> {
          overloaded, in state D it waits for the disk, in state t a debugger holds it, in state R at 0 % others have its processor, or its group has used up its time"
     );
     worker.stalled.then(|| problem("worker-stalled", subject, text, &remedy))
+}
+
+fn stopping(drain_timeout: Duration, status: &Status) -> Finding {
+    let waited_for: Vec<&str> =
+        status.sinks.iter().filter(|sink| sink.queued > 0).map(|sink| sink.name.as_str()).collect();
+    let seconds = drain_timeout.as_secs();
+    let waits = match waited_for.as_slice() {
+        [] => String::new(),
+        [sink] => format!(", and waits for sink {sink}, at most {seconds} s"),
+        sinks => format!(", and waits for sinks {}, at most {seconds} s", sinks.join(", ")),
+    };
+    let remedy = "what the sinks have not taken by then stays in the spool for the next start";
+    warning("stopping", "server".to_owned(), format!("the server stops{waits}"), remedy)
 }
 
 fn warning(name: &str, subject: String, text: String, remedy: &str) -> Finding {

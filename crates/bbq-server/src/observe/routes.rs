@@ -44,8 +44,6 @@ pub(crate) struct Endless {
 /// The configuration in force.
 #[derive(Serialize)]
 struct Configuration {
-    listen: Vec<String>,
-    sink: Vec<String>,
     keys: Vec<EffectiveKey>,
 }
 
@@ -180,13 +178,7 @@ async fn configuration(State(shown): State<Shown>, headers: HeaderMap) -> Respon
     if let Some(refusal) = refusal(&shown, &headers) {
         return refusal;
     }
-    let parts = shown.parts();
-    let configuration = Configuration {
-        listen: parts.listeners.iter().map(|listener| listener.spec().text.clone()).collect(),
-        sink: parts.sinks.iter().map(|(spec, _)| spec.text.clone()).collect(),
-        keys: parts.effective.clone(),
-    };
-    json(&configuration)
+    json(&Configuration { keys: shown.parts().effective.clone() })
 }
 
 fn as_metrics(status: &Status) -> Response {

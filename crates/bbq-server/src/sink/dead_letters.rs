@@ -174,7 +174,7 @@ impl DeadLetters {
             progress.wait(seen, CHECK_INTERVAL);
         }
         let no_room = open.spool.lanes().first().and_then(Lane::no_room);
-        let why = no_room.unwrap_or_else(|| "the disk does not respond".to_owned());
+        let why = no_room.map_or_else(|| "the disk does not respond".to_owned(), |no_room| no_room.why);
         Err(io::Error::new(io::ErrorKind::WouldBlock, why))
     }
 

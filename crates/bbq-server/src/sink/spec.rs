@@ -8,6 +8,7 @@ use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
 use super::kinds::{LEFT_OUT, LeftOut, SINK_KINDS};
 use crate::config::ConfigError;
+use crate::config::check::resolved;
 use crate::config::query::{NAME_OPTION, Query, nearest};
 use crate::config::secret::Secret;
 use crate::config::spec_text::SpecText;
@@ -118,11 +119,10 @@ impl SinkSpec {
         self.kind.is_exclusive && self.place() == other.place()
     }
 
-    /// Kind and argument, with a path from the root: `out.log` and `./out.log` are one file.
+    /// Kind and argument, with a path from the root: `out.log`, `./out.log` and a symbolic link to it are one file.
     fn place(&self) -> (&'static str, PathBuf) {
         let (_, argument) = self.head.split_once(':').unwrap_or_default();
-        let path = std::path::absolute(argument).unwrap_or_else(|_| argument.into());
-        (self.kind.word, path)
+        (self.kind.word, resolved(Path::new(argument)))
     }
 
     /// A SPEC that was not read from text.

@@ -1,6 +1,6 @@
 //! The state of a worker that other threads read.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
     /// Of the worker's thread, once the thread runs.
     pub(crate) liveness: OnceLock<Liveness>,
+    /// The thread has ended, as it was told to: it does not return to its event loop, and is not stalled.
+    pub(crate) has_ended: AtomicBool,
     /// Weight of the text messages since the thread last slept; see [`super::text::coalescing::weight`].
     pub(crate) text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
@@ -31,6 +33,7 @@ impl WorkerView {
         WorkerView {
             connections: AtomicU64::new(0),
             liveness: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
             text_weight: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
             active_sessions: ActiveSessions::default(),
@@ -44,9 +47,10 @@ impl WorkerView {
         Coalescing::after(weight, self.active_sessions.may_wait(), may_pause)
     }
 
-    /// Milliseconds since the thread last returned to its event loop; 0 while it waits for events.
+    /// Milliseconds since the thread last returned to its event loop; 0 while it waits for events, and when it has ended.
     pub(crate) fn heartbeat_age_ms(&self) -> u64 {
-        let age = self.liveness.get().map_or(Duration::ZERO, Liveness::away_for);
+        let liveness = self.liveness.get().filter(|_| !self.has_ended.load(Ordering::Relaxed));
+        let age = liveness.map_or(Duration::ZERO, Liveness::away_for);
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct Model {
 
 pub(super) enum State {
     NotReady,
+    Stopping,
     Problems(usize),
     Well,
 }
@@ -59,6 +60,7 @@ impl Model {
         Model {
             title: format!("bbq {}  {admin}  pid {}  up {up}", status.version, status.pid),
             state: match (status.ready, problems) {
+                (false, _) if findings.iter().any(|finding| finding.name == "stopping") => State::Stopping,
                 (false, _) => State::NotReady,
                 (true, 0) => State::Well,
                 (true, problems) => State::Problems(problems),

@@ -29,7 +29,13 @@ fn digits(value: f64) -> String {
         middle if middle >= 9.995 => 1,
         _ => 2,
     };
-    format!("{value:.places$}")
+    fixed(value, places)
+}
+
+/// A half is rounded up, as the page does.
+fn fixed(value: f64, places: usize) -> String {
+    let scale = 10_f64.powi(places as i32);
+    format!("{:.places$}", (value * scale).round() / scale)
 }
 
 fn scaled(mut value: f64, step: f64, units: &[&'static str]) -> (f64, &'static str) {
@@ -58,8 +64,8 @@ pub(super) fn rate(value: Option<f64>) -> String {
     match value {
         None => NOTHING.to_owned(),
         Some(value) if value < 0.05 => "0/s".to_owned(),
-        Some(value) if value < 9.95 => format!("{value:.1}/s"),
-        Some(value) if value < 999.5 => format!("{value:.0}/s"),
+        Some(value) if value < 9.95 => format!("{}/s", fixed(value, 1)),
+        Some(value) if value < 999.5 => format!("{}/s", fixed(value, 0)),
         Some(value) => {
             let (number, unit) = scaled(value, 1000.0, &THOUSANDS);
             format!("{} {unit}/s", digits(number))
@@ -77,7 +83,7 @@ pub(super) fn percent(share: f64) -> String {
         return NOTHING.to_owned();
     }
     let places = usize::from(share > 0.0 && share < 0.0995);
-    format!("{:.places$} %", share * 100.0)
+    format!("{} %", fixed(share * 100.0, places))
 }
 
 pub(super) fn milliseconds(value: u64) -> String {

@@ -59,7 +59,7 @@ pub(super) fn listeners(pair: Pair<'_>) -> Pane {
     let rows = pair.now.status.listeners.iter().enumerate().map(|(index, listener)| {
         let pace = pair.rate(|status| Some(status.listeners.get(index)?.ledger.received));
         let lost = pair.rate(|status| Some(sum(&status.listeners.get(index)?.ledger.dropped)));
-        let is_bad = lost.is_some_and(|lost| lost > 0.0) || !listener.foreign.is_empty();
+        let is_bad = lost.is_some_and(|lost| lost > 0.0) || has_problem(pair, "listener", &listener.spec);
         let ledger = &listener.ledger;
         let cells = vec![
             Cell::text(&*listener.name),
@@ -75,6 +75,13 @@ pub(super) fn listeners(pair: Pair<'_>) -> Pane {
         Row { cells, level: is_bad.then_some(Level::Problem) }
     });
     Pane { columns: LISTENERS, rows: rows.collect() }
+}
+
+/// Whether a finding about it is a problem. Findings stay for a while after what they tell of.
+fn has_problem(pair: Pair<'_>, kind: &str, spec: &str) -> bool {
+    let subject = format!("{kind} {spec}");
+    let findings = &pair.now.status.findings;
+    findings.iter().any(|finding| finding.level == Level::Problem && finding.subject == subject)
 }
 
 pub(super) fn sockets(pair: Pair<'_>) -> Pane {

@@ -111,6 +111,7 @@ fn finish(
 fn title(model: &Model, screen: &Screen, columns: usize, look: &Look) -> Line<'static> {
     let (mut state, style) = match (&screen.away, &model.state) {
         (Some(away), _) => (safe(away), look.level(Some(Level::Problem))),
+        (None, State::Stopping) => ("stopping".to_owned(), look.level(Some(Level::Warning))),
         (None, State::NotReady) => ("! not ready".to_owned(), look.level(Some(Level::Problem))),
         (None, State::Problems(1)) => ("! 1 problem".to_owned(), look.level(Some(Level::Problem))),
         (None, State::Problems(count)) => (format!("! {count} problems"), look.level(Some(Level::Problem))),
@@ -167,7 +168,7 @@ fn footer(screen: &Screen, columns: usize, look: &Look) -> Line<'static> {
     } else if screen.filter.is_empty() {
         format!("{}  {} s", keys::FOOTER, screen.interval_seconds)
     } else {
-        format!("Filter: {} (Esc ends it)   {}", screen.filter, keys::FOOTER)
+        format!("Filter: {} (Esc ends it)   {}", screen.filter, keys::SHORT_FOOTER)
     };
     Line::styled(fit(&safe(&text), columns, true), look.head(false))
 }

@@ -100,8 +100,9 @@ fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
 
 #[test]
 fn a_message_is_text_on_the_page_whatever_it_is() {
-    const ATTACK: &str =
-        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
+    const ATTACK: &str = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u{202e}exe.txt";
+    // What turns the order of characters around is written out.
+    const SHOWN: &str = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\\u{202e}exe.txt";
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=<i>app</i>"]);
     let server = setup.start();
     let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
@@ -111,7 +112,7 @@ fn a_message_is_text_on_the_page_whatever_it_is() {
     let shown = "return document.getElementById('messages').innerText";
     browser.wait("the message", shown, |shown| {
         server.send(0, format!("{ATTACK}\n").as_bytes());
-        shown.as_str().is_some_and(|shown| shown.contains(ATTACK))
+        shown.as_str().is_some_and(|shown| shown.contains(SHOWN))
     });
     let elements = "return document.querySelectorAll('#messages img, #messages script, main i').length";
     assert_eq!(browser.run(elements), 0);
@@ -124,8 +125,44 @@ fn a_message_is_text_on_the_page_whatever_it_is() {
     );
     browser.wait("the message that matches", shown, |shown| {
         server.send(0, format!("not this\n{ATTACK}\n").as_bytes());
-        shown.as_str().is_some_and(|shown| shown.contains(ATTACK) && !shown.contains("not this"))
+        shown.as_str().is_some_and(|shown| shown.contains(SHOWN) && !shown.contains("not this"))
     });
+    // A pattern that the server refuses is told, and the next one is tried without a click.
+    let pattern = |pattern: &str| {
+        browser.run(&format!(
+            "document.forms.filter.elements.text.value = '{pattern}';
+            document.forms.filter.elements.text.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+        ))
+    };
+    let state = "return document.getElementById('tail-state').textContent";
+    let says =
+        |words: &'static str| move |said: &Value| said.as_str().is_some_and(|said| said.contains(words));
+    pattern("(");
+    browser.wait("why", state, says("no regular expression"));
+    pattern("owned");
+    browser.wait("that it follows", state, says("Following."));
+    // A refused request is an error of the network for the console.
+    assert!(browser.console().iter().all(|line| line.to_string().contains("400")));
+}
+
+#[test]
+fn the_configuration_is_that_of_the_last_reload_and_says_where_a_value_is_from() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).config("drain_timeout_seconds = 7\n");
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    let rows = "return [...document.querySelectorAll('#configuration-table tbody tr')].map((row) => row.innerText).join('\\n')";
+    let has = |words: [&'static str; 3]| {
+        move |rows: &Value| {
+            let mut rows = rows.as_str().unwrap_or_default().lines();
+            rows.any(|row| words.iter().all(|word| row.contains(word)))
+        }
+    };
+    browser.wait("the file", rows, has(["drain_timeout_seconds", "7", "bbq.toml:1:25"]));
+    browser.wait("the option", rows, has(["listen", "lines+tcp://127.0.0.1:", "option --listen"]));
+    browser.wait("a default", rows, has(["evict_idle_seconds", "", "default"]));
+    fs::write(setup.path().join("bbq.toml"), "\ndrain_timeout_seconds = 9\n").expect("a file");
+    server.signal(libc::SIGHUP);
+    browser.wait("the reload", rows, has(["drain_timeout_seconds", "9", "bbq.toml:2:25"]));
     assert_quiet_console(&browser);
 }
 

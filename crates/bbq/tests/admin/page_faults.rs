@@ -54,6 +54,8 @@ fn problems_are_seen_without_scrolling_and_go_again() {
     browser.wait("the end of the stall", PROBLEMS, |seen| {
         !seen.as_str().is_some_and(|seen| seen.contains("stalled"))
     });
+    // Nothing is dropped any more; the problem still stands, and so does its mark.
+    browser.wait("the mark", BOXES, has(&["routers", "see the problem"]));
     assert_quiet_console(&browser);
 }
 
@@ -85,10 +87,38 @@ fn a_full_disk() {
             let _guard = server.killed_if_this_fails();
             scope.spawn(|| lines(setup.address(0), "lines", &AtomicU64::new(0)));
             browser.wait("no room", PROBLEMS, has(&["lane 0", "waits for space", "ake room on its disk"]));
+            // That the spool's own limit is not reached is seen from the advice.
+            let advice = browser.run(PROBLEMS);
+            assert!(!advice.as_str().expect("text").contains("keeps the segments"), "{advice}");
             browser.wait("its box", BOXES, has(&["worker 0"]));
             ballast.remove();
             browser.wait("room", STATE, has(&["works as configured"]));
         });
         assert_quiet_console(&browser);
     });
+}
+
+/// Its workers and lanes have ended, as they were told to.
+#[test]
+fn a_server_that_stops_says_what_it_waits_for_and_shows_no_fault_of_its_own() {
+    let setup = faulty::setup();
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    server.send(0, b"for nobody\n");
+    browser.wait("the dead sink", PROBLEMS, has(&["dead", "cannot deliver"]));
+    server.signal(libc::SIGTERM);
+    browser.wait("the stop", PROBLEMS, has(&["the server stops, and waits for sink dead, at most 10 s"]));
+    assert_eq!(browser.run(STATE), "stopping");
+    // Longer than a worker may be away without being taken for stalled.
+    let seconds = |status: &Value| status["uptime_seconds"].as_u64().unwrap_or_default();
+    let begun = seconds(&server.status());
+    server.wait_status("some seconds", |status| {
+        let names =
+            status["findings"].as_array().into_iter().flatten().map(|finding| finding["name"].clone());
+        let names: Vec<Value> = names.collect();
+        assert!(names.iter().any(|name| name == "stopping"), "{names:?}");
+        assert!(names.iter().all(|name| name != "worker-stalled" && name != "lane-failed"), "{names:?}");
+        seconds(status) >= begun + 3
+    });
+    assert_eq!(server.wait_end(), Some(0), "{}", setup.log());
 }

@@ -155,7 +155,7 @@ fn a_full_disk() {
             let screen = top.wait("no room", |screen| {
                 shows(screen, &[&["! lane 0 waits for space:"]])
                     && without_breaks(screen)
-                        .contains("kept free for cursors; make room on its disk senders wait")
+                        .contains("make room on its disk, or set a smaller spool.segment_bytes senders wait")
             });
             let is_marked =
                 |line: &str| line.starts_with("! worker 0 ") && line.contains("waiting-for-space");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::mounts::{in_own_mounts, mount_small};
 use crate::support::namespace::in_own_network;
-use crate::support::{BBQ, Server, Setup, refused_start};
+use crate::support::{BBQ, Server, Setup, free_ports, refused_start};
 
 fn bbq(arguments: &[&str]) -> Command {
     let mut command = Command::new(BBQ);
@@ -100,6 +100,29 @@ fn a_data_directory_of_another_server_is_in_the_way() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     let (_, free) = check(&file);
     assert!(!free.contains(MEETS), "{free}");
+}
+
+#[test]
+fn listeners_that_need_one_port_are_in_the_way() {
+    let port = free_ports(1)[0];
+    let file = format!(
+        "listen = [\"lines+tcp://127.0.0.1:{port}\", \"syslog+tcp://0.0.0.0:{port}\"]\nadmin = \"127.0.0.1:{port}\"\n{NO_SINK}"
+    );
+    let remedy = "give one of them another port";
+    assert_met(
+        &file,
+        &[
+            &format!(
+                "listen   syslog+tcp://0.0.0.0:{port}: it overlaps lines+tcp://127.0.0.1:{port}; {remedy}"
+            ),
+            &format!("admin    127.0.0.1:{port}: it overlaps lines+tcp://127.0.0.1:{port}; {remedy}"),
+        ],
+    );
+    // A server does not blame another process.
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}", "syslog+tcp://0.0.0.0:{0}"]);
+    let (code, said) = refused_start(&mut setup.command());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("another listener of this process"), "{said}");
 }
 
 #[test]

@@ -4,29 +4,31 @@ import { byId } from "./element.js";
 import { Refused } from "./server.js";
 import { Table } from "./table.js";
 
+// A reload may change it at any time.
+const INTERVAL_MS = 4000;
+
 export class Configuration {
   constructor() {
-    this.table = new Table(byId("configuration-table"), "As the file, the options and the defaults make it. `bbq config default` explains every key.", [
+    this.table = new Table(byId("configuration-table"), "As the file, the options and the defaults make it. `bbq config explain` explains every key.", [
       { label: "Key", isText: true, cell: (row) => ({ text: row.key, title: row.meaning }) },
       { label: "Value", isText: true, cell: (row) => ({ text: row.value }) },
-      { label: "From", isText: true, cell: (row) => ({ text: row.is_default ? "default" : "set" }) },
+      { label: "From", isText: true, cell: (row) => ({ text: row.from ?? "default" }) },
     ]);
-    this.of = null;
+    this.pid = null;
+    this.asked = 0;
   }
 
-  // Asks when the server has started again, or after a reload.
   async update(server, status) {
-    const mark = JSON.stringify([status.pid, status.listeners.map((listener) => listener.spec), status.sinks.map((sink) => sink.spec)]);
-    if (this.of === mark) return;
-    let configuration;
+    const now = performance.now();
+    if (this.pid === status.pid && now - this.asked < INTERVAL_MS) return;
+    let keys;
     try {
-      configuration = await server.json("configuration");
+      keys = (await server.json("configuration")).keys;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      configuration = { listen: [], sink: [], keys: [{ key: "not shown", value: error.message, is_default: false }] };
+      keys = [{ key: "not shown", value: error.message, from: "" }];
     }
-    const specs = (key) => configuration[key].map((value) => ({ key, value, is_default: false }));
-    this.table.update([...specs("listen"), ...specs("sink"), ...configuration.keys], (row, index) => "configuration." + index + row.key);
-    this.of = mark;
+    this.table.update(keys, (row, index) => "configuration." + index + row.key);
+    [this.pid, this.asked] = [status.pid, now];
   }
 }

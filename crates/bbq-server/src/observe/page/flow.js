@@ -4,7 +4,7 @@
 import { byId, element, setAttribute, setText, svg } from "./element.js";
 import { curve, line, widthOf } from "./geometry.js";
 import { bytes, count, data, duration, percent, rate, setData } from "./number.js";
-import { dropsOf, isFailing } from "./problems.js";
+import { dropsOf, hasProblem, isFailing } from "./problems.js";
 import { sum } from "./rates.js";
 
 // More boxes than this are one box: the tables have each of them.
@@ -25,7 +25,7 @@ export class Flow {
   }
 
   update(status, rates) {
-    const listeners = status.listeners.map((listener, index) => listenerBox(listener, index, rates));
+    const listeners = status.listeners.map((listener, index) => listenerBox(listener, index, rates, hasProblem(status, listener)));
     const workers = status.workers.map((worker, index) => workerBox(worker, status.spool.lanes[index], index, rates));
     const sinks = status.sinks.map((sink, index) => sinkBox(sink, index, rates));
     this.total = sum(listeners.map((box) => box.rate ?? 0));
@@ -119,18 +119,18 @@ function rail({ listeners, workers, spool, sinks }, total) {
   return [{ key: "rail", path: line(...ends), rate: total, scale: 0.5 }, ...branches];
 }
 
-function listenerBox(listener, index, rates) {
+function listenerBox(listener, index, rates, isBad) {
   const pace = rates.of((status) => status.listeners[index]?.ledger.received);
   const lost = rates.of((status) => status.listeners[index] && dropsOf(status.listeners[index]));
   const waiting = sum(listener.sockets.map((socket) => socket.queue ?? 0));
   const unit = listener.address.startsWith("udp:") ? bytes(waiting) : count(waiting);
-  const bad = lost > 0 || listener.foreign.length > 0;
   let detail = "queue " + unit;
   if (lost > 0) detail = "dropping " + rate(lost);
   else if (listener.foreign.length > 0) detail = "shares its address";
+  else if (isBad) detail += ", see the problem";
   // What was dropped does not go on.
   const taken = pace === null ? null : Math.max(0, pace - (lost ?? 0));
-  return { key: "listener-" + index, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: bad ? "problem" : undefined };
+  return { key: "listener-" + index, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: isBad || lost > 0 ? "problem" : undefined };
 }
 
 function workerBox(worker, lane, index, rates) {

@@ -2,6 +2,7 @@
 
 import { byId } from "./element.js";
 import { bytes, count, duration, percent, rate } from "./number.js";
+import { hasProblem } from "./problems.js";
 import { dropped } from "./sinks.js";
 import { Table } from "./table.js";
 
@@ -15,7 +16,7 @@ export function addressOf(listener) {
 export class Listeners {
   constructor() {
     this.listeners = new Table(byId("listener-table"), "Where messages come from", [
-      { label: "Listener", isText: true, cell: ({ listener }) => ({ text: listener.name, title: listener.spec }) },
+      { label: "Listener", isText: true, cell: ({ listener, isBad }) => ({ text: listener.name, title: listener.spec, level: isBad ? "problem" : undefined }) },
       { label: "At", isText: true, cell: ({ listener }) => ({ text: addressOf(listener) }) },
       { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Received", field: "received", cell: ({ listener }) => number(listener.ledger.received) },
@@ -43,6 +44,7 @@ export class Listeners {
   update(status, rates) {
     const rows = status.listeners.map((listener, index) => ({
       listener,
+      isBad: hasProblem(status, listener),
       pace: rates.of((status) => status.listeners[index]?.ledger.received),
     }));
     this.listeners.update(rows, (row, index) => "listeners." + index);

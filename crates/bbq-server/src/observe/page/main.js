@@ -85,7 +85,8 @@ class Page {
     this.tail.update(status);
     const problems = status.findings.filter((finding) => finding.level === "problem").length;
     setText(byId("who"), status.version + " \u00b7 " + location.host + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
-    if (!status.ready) this.state("problem", "\u25b2 not ready");
+    const isStopping = status.findings.some((finding) => finding.name === "stopping");
+    if (!status.ready) this.state(isStopping ? "wait" : "problem", isStopping ? "stopping" : "\u25b2 not ready");
     else if (problems > 0) this.state("problem", "\u25b2 " + problems + (problems === 1 ? " problem" : " problems"));
     else this.state("well", "\u2713 works as configured");
     document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + location.host;

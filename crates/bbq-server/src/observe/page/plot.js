@@ -177,7 +177,7 @@ export class Plot {
         readout.append(element("span", { "data-series": name }, element("b"), " ", element("span")));
       }
     }
-    const said = [["", this.why || (ago === 0 ? "now" : duration(ago * 1000) + " ago")]];
+    const said = [["", this.why || (ago === 0 ? "last second" : duration(ago * 1000) + " ago")]];
     for (const [name, show] of Object.entries(SHOWN)) said.push([name, show(this.columns[name]?.at(-1 - ago) ?? 0)]);
     said.forEach(([name, text], place) => {
       setText(readout.children[place].firstChild, name);

@@ -54,6 +54,11 @@ function newItem(level) {
   return { line: element("li", { "data-level": level }, mark, word, what, remedy), what, remedy };
 }
 
+// Whether a finding about a listener is a problem. Findings stay for a while after what they tell of.
+export function hasProblem(status, listener) {
+  return status.findings.some((finding) => finding.level === "problem" && finding.subject === "listener " + listener.spec);
+}
+
 export function dropsOf(listener) {
   return sum(listener.ledger.dropped);
 }

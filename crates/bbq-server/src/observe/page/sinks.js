@@ -10,14 +10,14 @@ export class Sinks {
   constructor() {
     this.table = new Table(byId("sink-table"), "Where messages go", [
       { label: "Sink", isText: true, cell: ({ sink }) => ({ text: sink.name, title: sink.spec, level: isFailing(sink) ? "problem" : undefined }) },
+      { label: "State", isText: true, cell: ({ sink }) => isFailing(sink)
+        ? { text: "cannot deliver: " + sink.problem, level: "problem" }
+        : { text: sink.queued ? "delivering" : "has everything" } },
       { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
       { label: "Queued", field: "queued", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
       { label: "Lag", meaning: "age of the last message that it delivered", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
-      { label: "State", isText: true, cell: ({ sink }) => isFailing(sink)
-        ? { text: "cannot deliver: " + sink.problem, level: "problem" }
-        : { text: sink.queued ? "delivering" : "has everything" } },
     ]);
   }
 

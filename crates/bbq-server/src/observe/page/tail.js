@@ -2,7 +2,7 @@
 
 import { byId, element, setAttribute, setText } from "./element.js";
 import { exact } from "./number.js";
-import { Unauthorized } from "./server.js";
+import { Refused, Unauthorized } from "./server.js";
 
 // Older lines go: a browser gets slow with more.
 const LINES_MAX = 400;
@@ -17,14 +17,15 @@ export class Tail {
     this.list = byId("messages");
     this.listeners = "";
     this.following = null;
+    this.wasRefused = false;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.following) this.stop("Not following.");
       else this.follow();
     });
-    // Another filter begins anew.
+    // Another filter begins anew, also after one that the server refused.
     this.form.addEventListener("change", () => {
-      if (this.following) {
+      if (this.following || this.wasRefused) {
         this.stop("");
         this.follow();
       }
@@ -57,6 +58,7 @@ export class Tail {
   async follow() {
     const following = new AbortController();
     this.following = following;
+    this.wasRefused = false;
     setText(byId("follow"), "Stop");
     this.list.replaceChildren();
     this.say("Following.", "well");
@@ -74,6 +76,7 @@ export class Tail {
       if (this.following === following) this.stop("The server ended it. Follow again.");
     } catch (error) {
       if (this.following !== following) return;
+      this.wasRefused = error instanceof Refused;
       if (error instanceof Unauthorized) this.stop("The server asks for a token.");
       else this.stop("It ended: " + error.message);
     }
@@ -110,8 +113,16 @@ function lineOf(line) {
   const severity = element("span", { class: "severity", "data-severity": line.severity }, line.severity ?? "");
   const text = line.message ?? (line.body === undefined ? undefined : textOf(line.body)) ?? line.message_base64 ?? "";
   const cut = text.length > CHARACTERS_MAX ? text.slice(0, CHARACTERS_MAX) + " \u2026" : text;
-  const title = [line.listener, line.peer, "stream " + line.stream + " #" + line.sequence].filter(Boolean).join(" \u00b7 ");
-  return element("li", { title }, time, severity, element("span", { class: "body" }, cut.replace(/\n$/, "")));
+  const peer = line.peer ?? (line.peer_pid === undefined ? "" : "pid:" + line.peer_pid);
+  const source = element("span", { class: "source" }, readable([line.listener, peer].filter(Boolean).join(" ")));
+  const title = [source.textContent, "stream " + line.stream + " #" + line.sequence].join(" \u00b7 ");
+  return element("li", { title }, time, severity, source, element("span", { class: "body" }, readable(cut.replace(/\n$/, ""))));
+}
+
+// Without what hides characters or turns their order around (UAX #9), and without control characters but for tabs and line feeds.
+function readable(text) {
+  const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+  return text.replace(unseen, (character) => "\\u{" + character.codePointAt(0).toString(16) + "}");
 }
 
 function textOf(value) {

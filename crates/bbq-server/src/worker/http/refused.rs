@@ -62,7 +62,7 @@ pub(super) enum Refused {
     Incomplete,
     #[error("unfinished requests hold too much memory; try again")]
     NoMemory,
-    #[error("the spool is full; try again")]
+    #[error("there is no room in the spool or on its disk; try again")]
     Full,
     #[error(
         "this address sends more messages than it may (messages_per_second_per_address_max); try again in {seconds} s"

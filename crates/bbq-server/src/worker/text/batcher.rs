@@ -41,7 +41,7 @@ pub(crate) struct LaneInput<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotTaken {
     /// Try again when there is room.
-    #[error("the spool is full; try again later")]
+    #[error("there is no room in the spool or on its disk; try again later")]
     Full,
     /// The listener drops messages while the spool is full. These were dropped and counted.
     #[error("the spool is full, and the records were dropped")]

@@ -1,0 +1,47 @@
+//! Where the values of a configuration come from.
+
+use std::collections::BTreeMap;
+
+use super::file::Settings;
+use super::keys::FILE_KEYS;
+use super::place::Place;
+
+/// The place of each value that is not a default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins {
+    keys: BTreeMap<&'static str, Place>,
+    /// Of each SPEC of a key, in their order.
+    specs: BTreeMap<&'static str, Vec<Place>>,
+}
+
+/// The same configuration may stand elsewhere: a reload that finds nothing else has nothing to change.
+impl PartialEq for Origins {
+    fn eq(&self, _: &Origins) -> bool {
+        true
+    }
+}
+
+impl Eq for Origins {}
+
+impl Origins {
+    pub(super) fn of(settings: &Settings) -> Origins {
+        let mut origins = Origins::default();
+        for key in FILE_KEYS.iter().map(|known| known.option.key) {
+            if let Some(place) = settings.place(key) {
+                origins.keys.insert(key, place.clone());
+            }
+            if let Some(given) = settings.given_specs(key) {
+                origins.specs.insert(key, given.iter().map(|given| given.place.clone()).collect());
+            }
+        }
+        origins
+    }
+
+    pub(super) fn of_key(&self, key: &str) -> Option<&Place> {
+        self.keys.get(key)
+    }
+
+    pub(super) fn of_spec(&self, key: &str, index: usize) -> Option<&Place> {
+        self.specs.get(key)?.get(index)
+    }
+}
