@@ -26,6 +26,7 @@ mod format;
 mod lifecycle;
 mod observe;
 mod otlp;
+mod real_path;
 mod sink;
 mod stored;
 mod syslog;

@@ -1,10 +1,11 @@
 //! What no single key can show: sums, names and places that are there twice, and sinks that would write over the server's own files.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::keys::{ADMIN_DEFAULT, UNFINISHED_BYTES_PER_WORKER_MIN};
 use super::place::Place;
 use super::{Config, ConfigError, ListenSpec};
+use crate::real_path::resolved;
 
 /// What the server keeps in its data directory. Everything else there is free for sinks, such as `out/`.
 const OWN: [&str; 7] = ["cursors", "dead-letters", "ledger", "lock", "quarantine", "spool", "streams"];
@@ -91,22 +92,6 @@ impl Config {
 
 fn at(error: ConfigError, place: Option<&Place>) -> ConfigError {
     error.at(place.map_or_else(String::new, Place::prefix))
-}
-
-/// The path from the root, through the symbolic links of what is there already: two ways to write a path are one file.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut there =
-        absolute.ancestors().filter_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
-    let Some((ancestor, mut real)) = there.next() else { return absolute };
-    // What is not there yet has no links.
-    for component in absolute.strip_prefix(ancestor).unwrap_or(Path::new("")).components() {
-        match component {
-            Component::ParentDir => _ = real.pop(),
-            component => real.push(component),
-        }
-    }
-    real
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! An option of the command line and its key in the file have the same name, and so has the variable, in capitals behind `BBQ_`. Nothing is ignored: an unknown key, a value out of
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
 
-pub(crate) mod check;
+mod check;
 mod default_file;
 mod effective;
 mod environment;

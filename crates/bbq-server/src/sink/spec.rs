@@ -8,10 +8,10 @@ use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
 use super::kinds::{LEFT_OUT, LeftOut, SINK_KINDS};
 use crate::config::ConfigError;
-use crate::config::check::resolved;
 use crate::config::query::{NAME_OPTION, Query, nearest};
 use crate::config::secret::Secret;
 use crate::config::spec_text::SpecText;
+use crate::real_path::resolved;
 
 /// A checked sink SPEC.
 #[derive(Clone, Debug)]
