@@ -20,6 +20,7 @@ mod question;
 mod safe_text;
 mod send;
 mod serve;
+mod shown_duration;
 mod signals;
 mod spec_help;
 mod spool;

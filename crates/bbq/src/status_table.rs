@@ -1,9 +1,12 @@
 //! The status as text.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use bbq_server::status::{Dropped, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
 use bbq_spool::ShownBytes;
+
+use crate::shown_duration::duration;
 
 /// Of each listener, every socket or their sums.
 pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -15,7 +18,9 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
             Level::Notice => "notice",
             Level::Warning => "warning",
         };
-        writeln!(out, "  {level}: {}", finding.line())?;
+        let since =
+            finding.since_seconds.map(|seconds| format!(" (for {})", duration(Duration::from_secs(seconds))));
+        writeln!(out, "  {level}: {}{}", finding.line(), since.unwrap_or_default())?;
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.

@@ -213,11 +213,13 @@ impl Config {
         };
         let sources = self.listen.iter().map(source).collect();
         let lanes = u32::try_from(self.workers).unwrap_or(u32::MAX);
+        // From the root: errors name its files, and whoever reads them may be elsewhere.
+        let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
         bbq_spool::SpoolOptions {
             segment_bytes: self.segment_bytes,
             bytes_max: self.spool_bytes_max,
             flush_interval: self.flush_interval,
-            ..bbq_spool::SpoolOptions::new(self.data.clone(), lanes, sources)
+            ..bbq_spool::SpoolOptions::new(data, lanes, sources)
         }
     }
 }

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -173,7 +173,7 @@ async fn serve(
     loop {
         tokio::select! {
             _ = orders.changed() => break,
-            _ = tick.tick() => shown.history.add(Instant::now(), shown.parts().reading()),
+            _ = tick.tick() => shown.look(),
             Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
             accepted = listener.accept(), if connections.have_room() => match accepted {
                 Ok((stream, _)) => {

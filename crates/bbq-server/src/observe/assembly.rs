@@ -45,6 +45,7 @@ impl Parts {
             spool: self.spool_status(),
         };
         status.findings = self.findings(&status);
+        self.changes.date(&mut status.findings);
         let lines = |level| status.findings.iter().filter(move |finding| finding.level == level);
         let [problems, notices, warnings] = [Level::Problem, Level::Notice, Level::Warning]
             .map(|level| lines(level).map(Finding::line).collect::<Vec<_>>());
@@ -99,7 +100,7 @@ impl Parts {
         Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
     }
 
-    pub(crate) fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
+    fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
         let beginnings = self.spool.beginnings();
         let account = ledger.account();
         let delivered = account.delivered;

@@ -2,6 +2,7 @@
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::drops::{EVICTED, OVER_LIMIT, SLOWED, Tally};
+use crate::observe::findings::is_stalled;
 use crate::observe::status::Dropped;
 
 impl Parts {
@@ -80,10 +81,15 @@ impl Parts {
         }
     }
 
-    /// Checks how even the workers' shares are.
+    /// Checks how even the workers' shares are. While a worker is stalled, new connections are turned away from it.
     pub(crate) fn check_evenness(&self) {
+        let is_one_stalled = self.workers.iter().any(|worker| is_stalled(worker.heartbeat_age_ms()));
         for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
-            listener.evenness.check(&listener.spec(), listener.group.distribution(), listener.shares());
+            if is_one_stalled {
+                listener.evenness.begin_again(listener.shares());
+            } else {
+                listener.evenness.check(&listener.spec(), listener.group.distribution(), listener.shares());
+            }
         }
     }
 }

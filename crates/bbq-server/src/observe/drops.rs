@@ -125,7 +125,8 @@ impl Drops {
         let ongoing = rows.iter().filter_map(|(row_of, row)| {
             let ((subject, what), episode) = (row_of, row.episode.as_ref()?);
             let count = now.get(row_of).copied().unwrap_or(row.count).saturating_sub(episode.before);
-            let ago = episode.last.elapsed().as_secs();
+            let is_more = now.get(row_of).is_some_and(|now| *now > row.count);
+            let ago = if is_more { 0 } else { episode.last.elapsed().as_secs() };
             let things = things(what);
             let (fault, remedy) = cause(what);
             let level = match fault {
@@ -134,7 +135,8 @@ impl Drops {
             };
             let name = if connections(what).is_some() { what.clone() } else { format!("dropped-{what}") };
             let text = format!("{subject}: {count} {things}, the last {ago} s ago");
-            Some(Finding { level, name, subject: subject.clone(), text, remedy: remedy.to_owned() })
+            let (subject, effect, remedy) = (subject.clone(), String::new(), remedy.to_owned());
+            Some(Finding { level, name, subject, text, effect, remedy, since_seconds: None })
         });
         ongoing.collect()
     }

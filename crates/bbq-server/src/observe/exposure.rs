@@ -33,7 +33,9 @@ pub(crate) fn exposure(spec: &ListenSpec) -> Option<Finding> {
         name: "listener-exposed".to_owned(),
         text: format!("{subject} is open to the network"),
         subject,
+        effect: String::new(),
         remedy: problem.to_owned(),
+        since_seconds: None,
     })
 }
 

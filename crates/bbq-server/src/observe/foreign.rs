@@ -16,6 +16,16 @@ use crate::observe::status::ForeignStatus;
 /// find the processes.
 const MEMBERS_MAX: usize = 64;
 
+/// Who else listens at an address.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    pub(crate) sockets: usize,
+    /// Of the processes, with a comma between two.
+    pub(crate) names: String,
+    /// Of those that the system tells.
+    pub(crate) pids: Vec<String>,
+}
+
 /// The foreign sockets of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignWatch {
@@ -78,16 +88,18 @@ impl ForeignWatch {
         self.known().iter().map(member).collect()
     }
 
-    /// One line about all foreign sockets, if there are any.
-    pub(crate) fn problem(&self) -> Option<String> {
+    /// All foreign sockets, if there are any.
+    pub(crate) fn strangers(&self) -> Option<Strangers> {
         let known = self.known();
-        let mut names: Vec<String> = known.values().flatten().map(ToString::to_string).collect();
-        names.sort_unstable();
-        names.dedup();
+        let mut holders: Vec<&Holder> = known.values().flatten().collect();
+        holders.sort_unstable_by_key(|holder| holder.pid);
+        holders.dedup_by_key(|holder| holder.pid);
+        let mut names: Vec<String> = holders.iter().map(ToString::to_string).collect();
         if known.values().any(Option::is_none) {
             names.push("a process that /proc does not show".to_owned());
         }
-        (!names.is_empty()).then(|| format!("shares its address with {}", names.join(", ")))
+        let pids = holders.iter().map(|holder| holder.pid.to_string()).collect();
+        (!known.is_empty()).then(|| Strangers { sockets: known.len(), names: names.join(", "), pids })
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Holder>>> {

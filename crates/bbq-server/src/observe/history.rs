@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use serde::Serialize;
 
 use super::series::Column::{Level, Rate};
 use super::series::{Column, Series};
-use crate::lifecycle::parts::Parts;
+use crate::observe::status::Status;
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -73,31 +72,28 @@ pub(crate) struct HistoryAnswer {
     columns: BTreeMap<&'static str, Vec<u64>>,
 }
 
-impl Parts {
-    /// Numbers of the ledgers: no question to a socket.
-    pub(crate) fn reading(&self) -> Reading {
-        let ledger = self.ledger_status();
-        let connections = self.workers.iter().map(|worker| worker.connections.load(Ordering::Relaxed));
+impl Reading {
+    pub(crate) fn of(status: &Status) -> Reading {
+        let ledger = &status.ledger;
         let mut reading = Reading {
             server: [
                 ledger.received,
                 ledger.delivered,
                 ledger.dropped.values().sum(),
                 ledger.queued,
-                connections.sum(),
-                self.spool.usage().bytes(),
+                status.workers.iter().map(|worker| worker.connections).sum(),
+                status.spool.bytes,
             ],
             ..Reading::default()
         };
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let ledger = self.ledger.listener(index).status();
-            let sums = reading.listeners.entry(listener.spec().source.clone()).or_default();
-            sums[0] += ledger.received;
-            sums[1] += ledger.dropped.values().sum::<u64>();
+        for listener in &status.listeners {
+            let sums = reading.listeners.entry(listener.name.clone()).or_default();
+            sums[0] += listener.ledger.received;
+            sums[1] += listener.ledger.dropped.values().sum::<u64>();
         }
-        for (spec, ledger) in &self.sinks {
-            let sink = self.sink_status(spec, ledger);
-            reading.sinks.insert(sink.name, [sink.delivered, sink.dropped.values().sum(), sink.queued]);
+        for sink in &status.sinks {
+            let dropped = sink.dropped.values().sum();
+            reading.sinks.insert(sink.name.clone(), [sink.delivered, dropped, sink.queued]);
         }
         reading
     }

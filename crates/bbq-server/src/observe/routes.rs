@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -17,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
-use crate::observe::history::{FOLLOWED_MAX, History, Subject};
+use crate::observe::history::{FOLLOWED_MAX, History, Reading, Subject};
 use crate::observe::status::Status;
 use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
 use crate::observe::{metrics, page};
@@ -66,6 +67,12 @@ pub(crate) fn is_public(path: &str) -> bool {
 impl Shown {
     pub(crate) fn parts(&self) -> Arc<Parts> {
         Arc::clone(&self.parts.borrow())
+    }
+
+    /// Takes a sample for the history, and notices what is wrong when it begins, also if nobody asks.
+    pub(crate) fn look(&self) {
+        let status = self.status();
+        self.history.add(Instant::now(), Reading::of(&status));
     }
 
     fn status(&self) -> Status {

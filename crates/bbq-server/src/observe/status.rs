@@ -106,8 +106,14 @@ pub struct Finding {
     pub subject: String,
     /// What is wrong, with the subject.
     pub text: String,
+    /// What that does to messages: which wait, and which are lost; may be empty.
+    #[serde(default)]
+    pub effect: String,
     /// What to do about it; may be empty.
     pub remedy: String,
+    /// For how long it has been so; the server looks once a second.
+    #[serde(default)]
+    pub since_seconds: Option<u64>,
 }
 
 /// How bad a finding is.
@@ -126,12 +132,14 @@ impl Finding {
     /// As a line of the lists `problems`, `notices` and `warnings`.
     #[must_use]
     pub fn line(&self) -> String {
-        if self.remedy.is_empty() { self.text.clone() } else { format!("{}: {}", self.text, self.remedy) }
+        let effect = if self.effect.is_empty() { String::new() } else { format!("; {}", self.effect) };
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!(": {}", self.remedy) };
+        format!("{}{effect}{remedy}", self.text)
     }
 
     fn of_line(level: Level, line: &str) -> Finding {
-        let (name, subject, remedy) = Default::default();
-        Finding { level, name, subject, text: line.to_owned(), remedy }
+        let (name, subject, effect, remedy) = Default::default();
+        Finding { level, name, subject, text: line.to_owned(), effect, remedy, since_seconds: None }
     }
 }
 

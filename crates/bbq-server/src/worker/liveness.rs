@@ -4,7 +4,7 @@
 //! One that a debugger holds, that waits for a disk, or whose processor a thread of a higher priority has, may have said that it
 //! sleeps. But the kernel does not say so.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub(crate) struct Liveness {
     heartbeat: Arc<Heartbeat>,
     /// What the kernel says of the thread. `None` without /proc: then a thread that says that it sleeps is believed.
     stat: Option<File>,
+    /// The thread's id; `None` without /proc.
+    thread: Option<u32>,
     seen: Mutex<Seen>,
 }
 
@@ -35,6 +37,7 @@ impl Liveness {
         Self {
             heartbeat: Heartbeat::of_this_thread(),
             stat: File::open("/proc/thread-self/stat").ok(),
+            thread: thread_id(),
             seen: Mutex::default(),
         }
     }
@@ -57,13 +60,29 @@ impl Liveness {
 
     /// Whether the kernel has the thread wait for something that may come.
     fn is_waiting(&self) -> bool {
-        let Some(stat) = &self.stat else { return true };
-        let mut start = [0; STAT_BYTES];
-        // A name may have a parenthesis. Its last one is the last of what was read: numbers come behind it.
-        let state = stat.read_at(&mut start, 0).ok().and_then(|bytes| {
-            let after_name = start[..bytes].iter().rposition(|&byte| byte == b')')?;
-            start.get(after_name + 2)
-        });
-        state.is_none_or(|state| *state == b'S')
+        self.state().is_none_or(|state| state == 'S')
     }
+
+    /// The state of the thread, as proc_pid_stat(5) writes it; `None` if the system does not tell.
+    pub(crate) fn state(&self) -> Option<char> {
+        let mut start = [0; STAT_BYTES];
+        let bytes = self.stat.as_ref()?.read_at(&mut start, 0).ok()?;
+        // A name may have a parenthesis. Its last one is the last of what was read: numbers come behind it.
+        let after_name = start[..bytes].iter().rposition(|&byte| byte == b')')?;
+        start.get(after_name + 2).map(|state| char::from(*state))
+    }
+
+    /// The process that traces the thread, such as a debugger, if any does and the system tells.
+    pub(crate) fn tracer(&self) -> Option<u32> {
+        let thread = self.thread?;
+        let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+        tracer.trim().parse().ok().filter(|pid| *pid != 0)
+    }
+}
+
+/// The end of the link, `PID/task/TID`.
+fn thread_id() -> Option<u32> {
+    let link = fs::read_link("/proc/thread-self").ok()?;
+    link.file_name()?.to_str()?.parse().ok()
 }

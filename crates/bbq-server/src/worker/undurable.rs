@@ -65,6 +65,11 @@ impl Undurable {
         self.locked().settle(durable);
     }
 
+    /// How many there are.
+    pub(crate) fn records(&self) -> u64 {
+        self.locked().runs.iter().map(|run| run.records).sum()
+    }
+
     /// Takes the records after the first `durable` ones out of the ledgers that counted them as spooled: they will never be
     /// durable. `ledger` finds a listener's ledger by its index. Returns how many of them their senders still have.
     pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) -> u64 {

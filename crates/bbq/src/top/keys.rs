@@ -18,6 +18,15 @@ pub(super) const HELP: &[&str] = &[
     "+, -             ask less or more often",
     "h, F1, ?         this help",
     "Ctrl-L, Ctrl-Z   draw again, suspend",
+    "",
+    "! problem, * notice, ~ warning. < and > in a head: Left and Right show more",
+    "RECEIVED   with what was dropped;  DURABLE: of a worker, on disk",
+    "QUEUE      what waits in the kernel: connections, or bytes of datagrams",
+    "P99, P50   how long connections waited until a worker took them",
+    "RESCUED    taken by other workers, as its own was late;  STARVED: times",
+    "           without descriptors or memory;  REFUSED: sessions and requests",
+    "EVEN       whether the workers' shares are; from 200 connections on",
+    "OTHERS     other processes at the address;  LAG: how far a sink is behind",
 ];
 
 /// For the last line.

@@ -3,6 +3,8 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use bbq_server::status::Level;
+
 use super::look::{Look, mark};
 use super::pane::{Pane, Row, Sort};
 use super::text::{cut_middle, fit, safe, width};
@@ -43,9 +45,14 @@ pub(super) fn lines(
         return Vec::new();
     }
     let places = places(pane, shown, columns.saturating_sub(MARGIN));
-    let rows = shown.rows.iter().skip(shown.first).take(height - 1);
+    let mut rows = shown.rows.clone();
+    if shown.sort.is_none() && rows.len() > height - 1 {
+        // What is wrong comes first if there is not room for all.
+        rows.sort_by_key(|row| row.level != Some(Level::Problem));
+    }
+    let rows = rows.into_iter().skip(shown.first).take(height - 1);
     let head = head(pane, shown, &places, height - 1, columns, look);
-    let row = |row: &&Row| {
+    let row = |row: &Row| {
         let style = look.level(row.level);
         let mut spans = vec![Span::styled(mark(row.level), style)];
         for (index, place) in places.iter().enumerate() {
@@ -75,6 +82,12 @@ fn head(
     for (index, place) in places.iter().enumerate() {
         let label = label(pane, place.column, shown.sort);
         text += &in_column(&label, pane, place, index);
+    }
+    let last = places.last().map_or(0, |place| place.column);
+    if last + 1 < pane.columns.len() || shown.first_column > 0 {
+        let left = if shown.first_column > 0 { "<" } else { " " };
+        let right = if last + 1 < pane.columns.len() { ">" } else { " " };
+        text = fit(&text, columns.saturating_sub(3), true) + " " + left + right;
     }
     let all = shown.rows.len();
     if all > rows {

@@ -152,16 +152,17 @@ pub(super) fn sinks(pair: Pair<'_>) -> Pane {
             Cell::number(Some(lag_ms), lag),
             of_dropped(&sink.dropped),
             of_count(Some(sink.delivered)),
-            Cell::text(state(sink)),
+            Cell::text(state(sink, pace)),
         ];
         Row { cells, level: sink.problem().map(|_| Level::Problem) }
     });
     Pane { columns: SINKS, rows: rows.collect() }
 }
 
-fn state(sink: &SinkStatus) -> String {
+fn state(sink: &SinkStatus, pace: Option<f64>) -> String {
     match sink.problem() {
         Some(problem) => format!("cannot deliver: {problem}"),
+        None if sink.queued > 0 && pace == Some(0.0) => "waiting".to_owned(),
         None if sink.queued > 0 => "delivering".to_owned(),
         None => "has everything".to_owned(),
     }

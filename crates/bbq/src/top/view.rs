@@ -33,14 +33,7 @@ pub(super) fn draw(model: &Model, screen: &mut Screen, area: Rect, buffer: &mut 
     let mut rows = [0; PARTS];
     rows[FINDINGS] = heights.findings;
     let mut lines = vec![title(model, screen, columns, &look)];
-    screen.first[FINDINGS] = screen.first[FINDINGS].min(model.findings.len().saturating_sub(1));
-    lines.extend(findings_view::lines(
-        &model.findings,
-        screen.first[FINDINGS],
-        heights.findings,
-        columns,
-        &look,
-    ));
+    lines.extend(findings(model, screen, heights.findings, columns, &look));
     lines.extend(sums(model, columns, &look).into_iter().take(heights.sums));
     for (pane, mut shown) in shown.into_iter().enumerate() {
         let part = pane + 1;
@@ -53,6 +46,30 @@ pub(super) fn draw(model: &Model, screen: &mut Screen, area: Rect, buffer: &mut 
     }
     finish(lines, screen, &heights, area, buffer, &look);
     rows
+}
+
+/// In focus they have a head, which says where one is.
+fn findings(
+    model: &Model,
+    screen: &mut Screen,
+    height: usize,
+    columns: usize,
+    look: &Look,
+) -> Vec<Line<'static>> {
+    let all = model.findings.len();
+    let has_head = screen.has_keys && screen.focus == FINDINGS && all > 0 && height > 1;
+    let rows = height - usize::from(has_head);
+    let fits = findings_view::height(&model.findings, columns) <= rows;
+    let most = if fits { 0 } else { all.saturating_sub(1) };
+    screen.first[FINDINGS] = screen.first[FINDINGS].min(most);
+    let first = screen.first[FINDINGS];
+    let mut lines = Vec::new();
+    if has_head {
+        let text = format!("* WHAT IS WRONG, from {} of {all}", first + 1);
+        lines.push(Line::styled(fit(&text, columns, true), look.head(true)));
+    }
+    lines.extend(findings_view::lines(&model.findings, first, rows, columns, look));
+    lines
 }
 
 /// The height that shows everything.
@@ -80,7 +97,9 @@ fn wanted(model: &Model, screen: &Screen, shown: &[Shown<'_>], area: Rect) -> Wa
     Wanted {
         height: usize::from(area.height),
         sums: SUMS_LINES,
-        findings: findings_view::height(&model.findings, usize::from(area.width)),
+        // With a head, in focus.
+        findings: findings_view::height(&model.findings, usize::from(area.width))
+            + usize::from(screen.has_keys && screen.focus == FINDINGS && !model.findings.is_empty()),
         rows,
         focus: screen.focus.checked_sub(1),
         has_footer: screen.has_keys,

@@ -45,7 +45,7 @@ fn problems_are_seen_without_scrolling_and_go_again() {
     browser.wait(
         "the problems",
         PROBLEMS,
-        has(&["worker 0 is stalled", "top -H -p", "routers", "(kernel)", "dead"]),
+        has(&["worker 0 is stalled", " debugger holds it: pid", "(strace)", "routers", "(kernel)", "dead"]),
     );
     browser.wait("the boxes", BOXES, has(&["worker 0", "stuck for", "dead", "cannot deliver"]));
     let title = browser.run("return document.title + document.getElementById('state').textContent");
@@ -54,6 +54,9 @@ fn problems_are_seen_without_scrolling_and_go_again() {
     browser.wait("the end of the stall", PROBLEMS, |seen| {
         !seen.as_str().is_some_and(|seen| seen.contains("stalled"))
     });
+    // Since when, by the server's clock.
+    let since = "return document.querySelector('#problem-list .since').textContent";
+    browser.wait("since when", since, has(&["for ", "s"]));
     // Nothing is dropped any more; the problem still stands, and so does its mark.
     browser.wait("the mark", BOXES, has(&["routers", "see the problem"]));
     assert_quiet_console(&browser);
@@ -68,7 +71,11 @@ fn a_foreign_member() {
     browser.wait("the server", STATE, has(&["works as configured"]));
     let stranger = Stranger::joins("tcp", setup.address(0));
     let pid = format!("pid {}", stranger.pid());
-    browser.wait("the stranger", PROBLEMS, has(&["app", "shares its address with", &pid, "stop them"]));
+    browser.wait(
+        "the stranger",
+        PROBLEMS,
+        has(&["app", "shares its address with", &pid, "never arrive here", "stop it"]),
+    );
     browser.wait("its box", BOXES, has(&["app"]));
     stranger.leaves();
     browser.wait("its end", STATE, has(&["works as configured"]));
@@ -89,7 +96,10 @@ fn a_full_disk() {
             browser.wait("no room", PROBLEMS, has(&["lane 0", "waits for space", "ake room on its disk"]));
             // That the spool's own limit is not reached is seen from the advice.
             let advice = browser.run(PROBLEMS);
-            assert!(!advice.as_str().expect("text").contains("keeps the segments"), "{advice}");
+            let advice = advice.as_str().expect("text");
+            assert!(!advice.contains("keeps the segments"), "{advice}");
+            assert!(advice.contains("messages are in memory only"), "{advice}");
+            assert!(advice.contains("senders wait (on_full=block)"), "{advice}");
             browser.wait("its box", BOXES, has(&["worker 0"]));
             ballast.remove();
             browser.wait("room", STATE, has(&["works as configured"]));

@@ -62,7 +62,7 @@ fn a_stalled_worker_a_dead_sink_and_a_dropping_listener_at_the_same_time() {
                 dropping,
                 &["! sink dead cannot deliver"],
                 &["receive buffer was full"],
-                &["top -H -p"],
+                &["a debugger holds it: pid"],
             ],
         ) && screen.contains("! 3 problems")
     });
@@ -97,7 +97,10 @@ fn a_worker_that_is_held_while_it_sleeps() {
     let screen = top.wait("the worker", |screen| {
         shows(
             screen,
-            &[&["! worker 0 is stalled: it has not returned to its event loop for"], &["nobody else"]],
+            &[
+                &["! worker 0 is stalled: it has not returned to its event loop for"],
+                &["nobody takes its new ones"],
+            ],
         )
     });
     assert!(screen.lines().any(|line| line.starts_with("! worker 0 ")), "{screen}");
@@ -116,8 +119,11 @@ fn assert_lists_agree(status: &Value) {
             .iter()
             .filter(|finding| finding["level"] == level);
         let lines = of_level.map(|finding| {
-            let [text, remedy] = ["text", "remedy"].map(|part| finding[part].as_str().expect("text"));
-            if remedy.is_empty() { text.to_owned() } else { format!("{text}: {remedy}") }
+            let [text, effect, remedy] =
+                ["text", "effect", "remedy"].map(|part| finding[part].as_str().expect("text"));
+            let effect = if effect.is_empty() { String::new() } else { format!("; {effect}") };
+            let remedy = if remedy.is_empty() { String::new() } else { format!(": {remedy}") };
+            format!("{text}{effect}{remedy}")
         });
         assert_eq!(status[list], json!(lines.collect::<Vec<_>>()), "{status:#}");
     }
@@ -133,7 +139,7 @@ fn a_foreign_member() {
     let stranger = Stranger::joins("tcp", setup.address(0));
     let pid = format!("pid {}", stranger.pid());
     let screen = top.wait("the stranger", |screen| {
-        shows(screen, &[&["! listener app shares its address with", &pid], &["stop them"]])
+        shows(screen, &[&["! listener app shares its address with", &pid], &["and stop it"]])
     });
     assert!(screen.lines().any(|line| line.starts_with("! app ") && line.contains(&pid)), "{screen}");
     assert_lists_agree(&server.status());
@@ -154,8 +160,9 @@ fn a_full_disk() {
             scope.spawn(|| lines(setup.address(0), "lines", &AtomicU64::new(0)));
             let screen = top.wait("no room", |screen| {
                 shows(screen, &[&["! lane 0 waits for space:"]])
-                    && without_breaks(screen)
-                        .contains("make room on its disk, or set a smaller spool.segment_bytes senders wait")
+                    && without_breaks(screen).contains(
+                        "messages are in memory only, and when it is full, senders wait (on_full=block)",
+                    )
             });
             let is_marked =
                 |line: &str| line.starts_with("! worker 0 ") && line.contains("waiting-for-space");

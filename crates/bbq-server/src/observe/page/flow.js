@@ -21,6 +21,11 @@ export class Flow {
     this.stages = Object.fromEntries(["listeners", "workers", "spool", "sinks"].map((name) => [name, new Stage(name)]));
     this.lines = new Map();
     this.peak = 0;
+    this.onChoice = () => {};
+    this.picture.addEventListener("click", (event) => {
+      const box = event.target.closest("li[data-subject]");
+      if (box) this.onChoice(box.dataset.subject);
+    });
     new ResizeObserver(() => this.draw()).observe(this.picture);
   }
 
@@ -130,7 +135,8 @@ function listenerBox(listener, index, rates, isBad) {
   else if (isBad) detail += ", see the problem";
   // What was dropped does not go on.
   const taken = pace === null ? null : Math.max(0, pace - (lost ?? 0));
-  return { key: "listener-" + index, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: isBad || lost > 0 ? "problem" : undefined };
+  const subject = new URLSearchParams({ listener: listener.name });
+  return { key: "listener-" + index, subject, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: isBad || lost > 0 ? "problem" : undefined };
 }
 
 function workerBox(worker, lane, index, rates) {
@@ -157,7 +163,8 @@ function sinkBox(sink, index, rates) {
   let detail = sink.queued ? count(sink.queued) + " queued, " + duration(Math.round(sink.lag_seconds * 1000)) + " behind" : "has everything";
   if (failing) detail = "cannot deliver, " + count(sink.queued) + " queued";
   const level = failing ? "problem" : undefined;
-  return { key: "sink-" + index, name: sink.name, rate: pace, detail, level, edgeLevel: level };
+  const subject = new URLSearchParams({ sink: sink.name });
+  return { key: "sink-" + index, subject, name: sink.name, rate: pace, detail, level, edgeLevel: level };
 }
 
 // The first boxes and those with a problem, and one for the rest.
@@ -187,7 +194,8 @@ class Stage {
         this.shown.set(box.key, item);
       }
       setAttribute(item.line, "data-level", box.level);
-      setAttribute(item.name, "title", box.name);
+      setAttribute(item.line, "data-subject", box.subject);
+      setAttribute(item.name, "title", box.subject ? box.name + "; click for its history" : box.name);
       setText(item.mark, MARKS[box.level] ?? "");
       setText(item.name, box.name);
       setText(item.detail, box.detail);

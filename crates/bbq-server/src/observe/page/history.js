@@ -14,11 +14,20 @@ export class History {
     this.server = null;
     this.pid = null;
     this.begin();
-    this.select.addEventListener("change", () => {
-      this.begin();
-      // Also if this fails, the page asks again within a second.
-      this.load().catch(() => {});
-    });
+    this.select.addEventListener("change", () => this.chosen());
+  }
+
+  // Shows one of those that can be chosen.
+  choose(subject) {
+    this.select.value = subject;
+    this.chosen();
+    byId("history").scrollIntoView({ block: "nearest" });
+  }
+
+  chosen() {
+    this.begin();
+    // Also if this fails, the page asks again within a second.
+    this.load().catch(() => {});
   }
 
   async update(server, status) {

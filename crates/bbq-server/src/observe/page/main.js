@@ -25,8 +25,10 @@ class Page {
     this.server = new Server(this.token);
     this.rates = new Rates();
     this.problems = new Problems();
-    this.parts = [new Flow(), new Ledger(), new Sinks(), new Listeners(), new Workers()];
+    const flow = new Flow();
+    this.parts = [flow, new Ledger(), new Sinks(), new Listeners(), new Workers()];
     this.history = new History();
+    flow.onChoice = (subject) => this.history.choose(subject);
     this.configuration = new Configuration();
     this.tail = new Tail(this.server);
     this.answered = null;
@@ -83,11 +85,12 @@ class Page {
     this.problems.update(status);
     for (const part of this.parts) part.update(status, this.rates);
     this.tail.update(status);
-    const problems = status.findings.filter((finding) => finding.level === "problem").length;
+    const of = (level) => status.findings.filter((finding) => finding.level === level).length;
+    const [problems, warnings] = [of("problem"), of("warning")];
     setText(byId("who"), status.version + " \u00b7 " + location.host + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
     const isStopping = status.findings.some((finding) => finding.name === "stopping");
     if (!status.ready) this.state(isStopping ? "wait" : "problem", isStopping ? "stopping" : "\u25b2 not ready");
-    else if (problems > 0) this.state("problem", "\u25b2 " + problems + (problems === 1 ? " problem" : " problems"));
+    else if (problems > 0) this.state("problem", "\u25b2 " + several(problems, "problem") + (warnings > 0 ? ", " + several(warnings, "warning") : ""));
     else this.state("well", "\u2713 works as configured");
     document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + location.host;
   }
@@ -104,6 +107,10 @@ class Page {
     document.title = "\u2715 bbq " + location.host;
     return this.state("away", "\u2715 no answer" + since.replace(/\.\d/, "") + "; trying again");
   }
+}
+
+function several(count, word) {
+  return count + " " + word + (count === 1 ? "" : "s");
 }
 
 new Page().run();

@@ -1,6 +1,7 @@
 // What is wrong, and what to do about it, as the server says.
 
 import { byId, element, setText } from "./element.js";
+import { duration } from "./number.js";
 import { sum } from "./rates.js";
 
 const WORDS = { problem: "Problem", notice: "Notice", warning: "Warning" };
@@ -16,7 +17,8 @@ export class Problems {
     this.shown = new Map();
   }
 
-  update({ findings }) {
+  update(status) {
+    const { findings } = status;
     const seen = new Set();
     for (const finding of findings) {
       // Its text changes; it stays the same finding.
@@ -26,9 +28,11 @@ export class Problems {
       if (!item) {
         item = newItem(finding.level);
         this.shown.set(key, item);
-        if (finding.level === "problem") setText(byId("announcement"), "Problem: " + finding.text);
+        if (finding.level === "problem") setText(byId("announcement"), "Problem: " + named(finding, status));
       }
-      setText(item.what, finding.text);
+      setText(item.since, finding.since_seconds ? "for " + duration(finding.since_seconds * 1000) : "");
+      setText(item.what, named(finding, status));
+      setText(item.effect, sentence(finding.effect));
       setText(item.remedy, sentence(finding.remedy));
       this.list.append(item.line);
     }
@@ -42,16 +46,25 @@ export class Problems {
   }
 }
 
-// A remedy is written to stand behind a colon.
+// With the name of a listener or a sink in place of its SPEC, so that the line soon says what is wrong.
+function named(finding, { listeners, sinks }) {
+  const known = [...listeners.map((listener) => ["listener ", listener]), ...sinks.map((sink) => ["sink ", sink])];
+  const [kind, meant] = known.find(([kind, { spec }]) => finding.subject === kind + spec) ?? [];
+  const isAtStart = meant && finding.text.startsWith(finding.subject);
+  return isAtStart ? kind + meant.name + finding.text.slice(finding.subject.length) : finding.text;
+}
+
+// An effect and a remedy are written to stand in the middle of a line.
 function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function newItem(level) {
-  const [what, remedy] = [element("span", { class: "what" }), element("span", { class: "remedy" })];
+  const [what, effect, remedy, since] = ["what", "effect", "remedy", "since"].map((name) => element("span", { class: name }));
   const mark = element("span", { class: "mark", "aria-hidden": "true" }, MARKS[level]);
-  const word = element("span", { class: "word" }, WORDS[level]);
-  return { line: element("li", { "data-level": level }, mark, word, what, remedy), what, remedy };
+  const word = element("span", { class: "word" }, WORDS[level], " ", since);
+  const cause = element("span", { class: "cause" }, what, " ", effect);
+  return { line: element("li", { "data-level": level }, mark, word, cause, remedy), what, effect, remedy, since };
 }
 
 // Whether a finding about a listener is a problem. Findings stay for a while after what they tell of.

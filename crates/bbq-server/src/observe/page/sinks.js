@@ -10,13 +10,13 @@ export class Sinks {
   constructor() {
     this.table = new Table(byId("sink-table"), "Where messages go", [
       { label: "Sink", isText: true, cell: ({ sink }) => ({ text: sink.name, title: sink.spec, level: isFailing(sink) ? "problem" : undefined }) },
-      { label: "State", isText: true, cell: ({ sink }) => isFailing(sink)
+      { label: "State", isText: true, cell: ({ sink, pace }) => isFailing(sink)
         ? { text: "cannot deliver: " + sink.problem, level: "problem" }
-        : { text: sink.queued ? "delivering" : "has everything" } },
+        : { text: sink.queued === 0 ? "has everything" : pace === 0 ? "waiting" : "delivering" } },
       { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
       { label: "Queued", field: "queued", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
-      { label: "Lag", meaning: "age of the last message that it delivered", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
+      { label: "Lag", meaning: "how far behind: how long ago the last message that it delivered was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
     ]);
   }

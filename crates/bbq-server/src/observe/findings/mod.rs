@@ -1,35 +1,30 @@
 //! What is wrong with the server, and what to do about it: one list, for `/status`, `/health`, `/metrics`, `bbq status`, `bbq top` and the
 //! page. What the numbers of a status say is decided from that status, so a finding and its number never differ.
 
+mod lanes;
+mod workers;
+
 use std::time::Duration;
 
-use bbq_spool::LaneCondition;
-
-use crate::lifecycle::parts::{Parts, waiting_for_space};
+use crate::lifecycle::parts::Parts;
 use crate::observe::evenness::is_meant_to_be_even;
 use crate::observe::exposure::exposure;
-use crate::observe::status::{Finding, Level, ListenerStatus, SpoolStatus, Status, WorkerStatus};
+use crate::observe::status::{Finding, Level, ListenerStatus, SpoolStatus, Status};
 
-/// A worker returns to its event loop after milliseconds. Over this a person notices, and a machine that is merely busy
-/// has scheduled the thread.
-const STALLED_MS: u64 = 1000;
+pub(crate) use workers::is_stalled;
+
 /// The share of the spool, in tenths, from which somebody should look at the sinks before senders have to wait.
 const SPOOL_NEARLY_FULL_TENTHS: u64 = 9;
-
-/// Whether a worker that has not returned to its event loop for so long is a problem.
-pub(crate) fn is_stalled(heartbeat_ms: u64) -> bool {
-    heartbeat_ms > STALLED_MS
-}
 
 impl Parts {
     /// Everything that somebody should know, the problems first. `status` has the numbers already.
     pub(crate) fn findings(&self, status: &Status) -> Vec<Finding> {
-        let workers = status.workers.iter().filter_map(|worker| stalled(worker, status));
         let ongoing = self.changes.drops.ongoing(self.drops());
         // A stop closes the lanes.
         let stopping = self.stopping.get().map(|drain_timeout| stopping(*drain_timeout, status));
-        let lanes = self.of_lanes().filter(|_| stopping.is_none());
-        let mut found: Vec<Finding> = lanes.chain(workers).chain(self.of_sinks()).collect();
+        let mut found = if stopping.is_some() { Vec::new() } else { self.of_lanes() };
+        found.extend(self.of_workers(status));
+        found.extend(self.of_sinks(status));
         found.extend(stopping.clone());
         found.extend(self.of_listeners().chain(ongoing));
         found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
@@ -47,46 +42,25 @@ impl Parts {
         found
     }
 
-    fn of_lanes(&self) -> impl Iterator<Item = Finding> {
-        self.lanes.iter().filter_map(|lane| {
-            let subject = format!("lane {}", lane.index());
-            match lane.view().condition {
-                LaneCondition::Writing => None,
-                LaneCondition::WaitingForSpace => {
-                    let no_room = lane.no_room()?;
-                    let remedy = match (no_room.is_spool_full, self.sinks.is_empty()) {
-                        (false, _) => "senders wait or messages are dropped (on_full)",
-                        (true, true) => {
-                            "senders wait or messages are dropped (on_full); no sink is configured that would make room: add one and restart"
-                        }
-                        (true, false) => {
-                            "senders wait or messages are dropped (on_full); a sink that has a problem, or has most queued, keeps the segments"
-                        }
-                    };
-                    let text = waiting_for_space(lane, &no_room);
-                    Some(problem("lane-waits-for-space", subject, text, remedy))
-                }
-                LaneCondition::Failed => {
-                    let why = lane.failure().unwrap_or_default();
-                    let text = format!("{subject} failed and takes nothing until a restart: {why}");
-                    let remedy = "look at the disk (dmesg), then restart: the new start reads what the disk really has";
-                    Some(problem("lane-failed", subject, text, remedy))
-                }
-            }
-        })
-    }
-
-    fn of_sinks(&self) -> impl Iterator<Item = Finding> {
-        self.sinks.iter().filter_map(|(spec, ledger)| {
+    fn of_sinks(&self, status: &Status) -> Vec<Finding> {
+        let found = self.sinks.iter().zip(&status.sinks).filter_map(|((spec, ledger), sink)| {
             let subject = format!("sink {spec}");
             let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
-            let remedy = if ledger.is_disk_full() {
-                "make room on the disk of this path; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
-            } else {
-                "fix the destination; delivery resumes by itself, and messages stay in the spool up to spool.bytes_max"
+            let waits = match sink.queued {
+                1 => "1 message waits for it in the spool".to_owned(),
+                queued => format!("{queued} messages wait for it in the spool, up to spool.bytes_max"),
             };
-            Some(problem("sink-cannot-deliver", subject, text, remedy))
-        })
+            let others = if self.sinks.len() > 1 { "; the other sinks go on" } else { "" };
+            let remedy = if ledger.is_disk_full() {
+                "make room on the disk of this path; delivery resumes by itself"
+            } else {
+                "fix the destination; delivery resumes by itself"
+            };
+            Some(
+                problem("sink-cannot-deliver", subject, text, remedy).with_effect(format!("{waits}{others}")),
+            )
+        });
+        found.collect()
     }
 
     fn of_listeners(&self) -> impl Iterator<Item = Finding> {
@@ -96,14 +70,23 @@ impl Parts {
                 problem(name, subject.clone(), format!("{subject} {what}"), remedy)
             };
             let failed = self.ledger.listener(index).failure();
-            let foreign = listener.foreign.problem();
+            let foreign = listener.foreign.strangers();
             let certificate = listener.tls.as_ref().and_then(|tls| tls.problem());
             let tokens = listener.tokens.as_ref().and_then(|tokens| tokens.problem());
             [
                 failed.map(|why| of("listener-failed", format!("no longer takes messages: {why}"), "restart the server")),
-                foreign.map(|what| {
-                    let remedy = "they take a share of the senders that never arrives here: find them (ps -fp PID) and stop them";
-                    of("address-shared", what, remedy)
+                foreign.map(|strangers| {
+                    let address = listener.group.local_address();
+                    let own = listener.group.sockets().len();
+                    let share = strangers.sockets * 100 / (strangers.sockets + own);
+                    let what = format!("shares its address with {} ({address})", strangers.names);
+                    let effect = format!(
+                        "about {share} % of its senders never arrive here, as {} of {} sockets are foreign, and no count has them",
+                        strangers.sockets,
+                        strangers.sockets + own
+                    );
+                    let pids = if strangers.pids.is_empty() { "PID".to_owned() } else { strangers.pids.join(",") };
+                    of("address-shared", what, &format!("find out who that is (ps -fp {pids}), and stop it")).with_effect(effect)
                 }),
                 certificate.map(|why| {
                     let what = format!("serves an old certificate, as the new one cannot be used: {why}");
@@ -122,24 +105,15 @@ impl Parts {
 }
 
 fn problem(name: &str, subject: String, text: String, remedy: &str) -> Finding {
-    Finding { level: Level::Problem, name: name.to_owned(), subject, text, remedy: remedy.to_owned() }
+    let (name, remedy) = (name.to_owned(), remedy.to_owned());
+    let (level, effect) = (Level::Problem, String::new());
+    Finding { level, name, subject, text, effect, remedy, since_seconds: None }
 }
 
-fn stalled(worker: &WorkerStatus, status: &Status) -> Option<Finding> {
-    let (index, connections, pid) = (worker.index, worker.connections, status.pid);
-    let subject = format!("worker {index}");
-    let queue = if status.workers.len() == 1 {
-        "nobody else serves its queue"
-    } else {
-        "others serve its queue, unless stall_threshold_ms is 0"
-    };
-    let seconds = worker.heartbeat_ms as f64 / 1000.0;
-    let text = format!("{subject} is stalled: it has not returned to its event loop for {seconds:.1} s");
-    let remedy = format!(
-        "its {connections} connections wait; {queue}. Look at the thread worker-{index} (top -H -p {pid}): at 100 % it is \
-         overloaded, in state D it waits for the disk, in state t a debugger holds it, in state R at 0 % others have its processor, or its group has used up its time"
-    );
-    worker.stalled.then(|| problem("worker-stalled", subject, text, &remedy))
+impl Finding {
+    fn with_effect(self, effect: String) -> Finding {
+        Finding { effect, ..self }
+    }
 }
 
 fn stopping(drain_timeout: Duration, status: &Status) -> Finding {
@@ -209,10 +183,5 @@ mod tests {
         assert_eq!(nearly_full(&spool(900), true).map(|finding| finding.level), Some(Level::Warning));
         let huge = SpoolStatus { bytes: u64::MAX, bytes_max: u64::MAX, ..SpoolStatus::default() };
         assert!(nearly_full(&huge, true).is_some_and(|finding| finding.text.contains("100 % full")));
-    }
-
-    #[test]
-    fn a_worker_is_stalled_only_after_what_a_person_notices() {
-        assert!(!is_stalled(STALLED_MS) && is_stalled(STALLED_MS + 1));
     }
 }
