@@ -1,5 +1,5 @@
 //! What a release consists of, in target/dist: packages for Debian and Fedora, a static program, the directory of a container image, crates,
-//! a wheel, a bill of materials and checksums.
+//! a wheel, bills of materials and checksums.
 //!
 //! One step that fails does not keep the others from being made; the task then fails at its end, and says what is missing.
 
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     part("the static program", static_program::make(&material));
     part("the wheel", wheel::make(&material));
     part("the crates", published::make(&material));
-    part("the bill of materials", bill::make(&material));
+    part("the bills of materials", bill::make(&material));
     checksums(&material)?;
     if missing.is_empty() { Ok(()) } else { Err(format!("not made:\n{}", missing.join("\n"))) }
 }
@@ -72,7 +72,7 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
 }
 
 fn checksums(material: &Material) -> Result<(), String> {
-    let sums = "cd \"$0\" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\\n' | sort | xargs sha256sum > ../SHA256SUMS \
+    let sums = "cd \"$0\" && rm -f SHA256SUMS && find . -type f -printf '%P\\n' | sort | xargs sha256sum > ../SHA256SUMS \
                 && mv ../SHA256SUMS . && ls -l --human-readable && cat SHA256SUMS";
     step::run(&[], "sh", &["-c", sums, &text(material.directory())])
 }
