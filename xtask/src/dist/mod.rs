@@ -19,7 +19,7 @@ mod wheel;
 use std::path::Path;
 
 use crate::{needs, step};
-use disk::text;
+use disk::{empty, text};
 use material::Material;
 
 /// A program, and the Debian package that contains it.
@@ -33,6 +33,21 @@ const NEEDS: [(&str, &str); 9] = [
     ("python3", "python3"),
     ("rpm", "rpm"),
     ("systemd-analyze", "systemd"),
+];
+/// The same for the test of an installation.
+const NEEDS_TO_INSTALL: [(&str, &str); 12] = [
+    ("/lib/systemd/systemd", "systemd"),
+    ("curl", "curl"),
+    ("dpkg", "dpkg"),
+    ("findmnt", "util-linux"),
+    ("git", "git"),
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("objcopy", "binutils"),
+    ("pgrep", "procps"),
+    ("rpm", "rpm"),
+    ("systemd-analyze", "systemd"),
+    ("unshare", "util-linux"),
 ];
 const INSTALLATION: &str = "packaging/test/install.sh";
 
@@ -48,7 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         }
     };
     part("the unit of systemd", unit::check(&material));
-    part("packages of Debian and Fedora", linux_packages::make(&material, &material.version));
+    part("packages of Debian and Fedora", linux_packages::make(&material));
     part("the static program", static_program::make(&material));
     part("the wheel", wheel::make(&material));
     part("the crates", published::make(&material));
@@ -59,15 +74,33 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// Installs what `run` has made, upgrades over it and purges it, in a view of this machine that is thrown away.
 pub(crate) fn test(root: &Path) -> Result<(), String> {
-    let material = Material::made(root)?;
+    provide_to_install()?;
+    install_and_upgrade(&Material::made(root)?)
+}
+
+/// The same with packages of the program that `cargo xtask test` has built.
+pub(crate) fn test_as_tested(root: &Path) -> Result<(), String> {
+    provide_to_install()?;
+    let material = Material::as_tested(root)?;
+    programs::stage_program(&material)?;
+    unit::check(&material)?;
+    linux_packages::make_to_install(&material, &material.version, material.directory())?;
+    install_and_upgrade(&material)
+}
+
+fn provide_to_install() -> Result<(), String> {
     if !needs::is_root() {
-        return Err(
-            "only root can make the view of the machine that the packages are installed into".to_owned()
-        );
+        return Err("only root can make the view of the machine that the packages are installed into: run this test as root"
+            .to_owned());
     }
-    let newer = format!("{}.1", material.version);
-    linux_packages::make_into(&material, &newer, &material.newer())?;
-    let [directory, newer_directory] = [material.directory(), &material.newer()].map(text);
+    needs::provide_programs(&NEEDS_TO_INSTALL)
+}
+
+fn install_and_upgrade(material: &Material) -> Result<(), String> {
+    let (newer, newer_directory) = (format!("{}.1", material.version), material.newer());
+    empty(&newer_directory)?;
+    linux_packages::make_to_install(material, &newer, &newer_directory)?;
+    let [directory, newer_directory] = [material.directory(), &newer_directory].map(text);
     step::run(&[], "bash", &[INSTALLATION, &directory, &newer_directory, &material.version, &newer])
 }
 
