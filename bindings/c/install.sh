@@ -15,6 +15,7 @@ root=$(CDPATH='' cd -- "$here/../.." && pwd)
 prefix=/usr/local
 libdir=lib
 libraries=
+built=
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -55,6 +56,7 @@ soname=libbbq.so.0
 if [ -z "$libraries" ]; then
     (cd "$root" && cargo build --release --locked -p bbq-c)
     libraries=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}/release" && pwd)
+    built=yes
 fi
 
 filled() {
@@ -66,6 +68,10 @@ to=${DESTDIR:-}$prefix
 install -d "$to/include" "$to/$libdir/pkgconfig" "$to/$libdir/cmake/bbq"
 install -m 644 "$here/include/bbq.h" "$here/include/bbq.hpp" "$here/include/bbq_spdlog.hpp" "$to/include/"
 install -m 644 "$libraries/libbbq.a" "$to/$libdir/libbbq.a"
+if [ -n "$built" ]; then
+    # Half of it is for debuggers: nearly all of that is of Rust's own library.
+    "${STRIP:-strip}" --strip-debug --strip-unneeded "$to/$libdir/libbbq.a"
+fi
 install -m 755 "$libraries/libbbq.so" "$to/$libdir/libbbq.so.$version"
 ln -sf "libbbq.so.$version" "$to/$libdir/$soname"
 ln -sf "$soname" "$to/$libdir/libbbq.so"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian package of bbq, upgrades over it while clients send, removes and purges it, with dpkg and systemd as they are on this
 # machine, in a view of the machine whose changes are thrown away: an overlay over /, with processes, network and control groups of its own.
-# Then the RPM package is installed by rpm in a fresh view. `cargo xtask dist --test` runs this, as root.
+# Then the RPM package is installed, upgraded and erased by rpm in the same view. `cargo xtask dist --test` runs this, as root.
 #
 # install.sh DIRECTORY NEWER-DIRECTORY VERSION NEWER-VERSION
 set -euo pipefail
@@ -14,14 +14,17 @@ work=$(mktemp -d)
 here=$(realpath "$(dirname "$0")")
 group=
 booted=
+failed=
 
 say() { echo "install: $*"; }
 fail() {
     say "FAILED: $*" >&2
+    failed=yes
     exit 1
 }
 
 finish() {
+    local status=$?
     if [ -n "$booted" ]; then
         kill -KILL "$booted" 2> /dev/null || true
         wait "$booted" 2> /dev/null || true
@@ -34,14 +37,19 @@ finish() {
         done
     fi
     rm -rf "$work"
+    [ "$status" = 0 ] || [ -n "$failed" ] || say "FAILED: a command of this step returns $status" >&2
 }
 trap finish EXIT
 
+for package in "$packages/bbq_$version-1_"*.deb "$newer/bbq_$newer_version-1_"*.deb \
+    "$packages/bbq-$version-1".*.rpm "$newer/bbq-$newer_version-1".*.rpm; do
+    [ -f "$package" ] || fail "there is no $package; run cargo xtask dist first"
+done
 # Control groups of the second version, wherever they are mounted.
 hierarchy=$(findmnt --noheadings --output TARGET --types cgroup2 | head -n 1)
 [ -n "$hierarchy" ] || fail "no file system of type cgroup2 is mounted, which systemd needs"
+mkdir "$hierarchy/bbq-install-$$" || fail "a group cannot be made in $hierarchy, which systemd needs: is it mounted read-only?"
 group=$hierarchy/bbq-install-$$
-mkdir "$group"
 
 unshare --mount --pid --fork --kill-child --uts --ipc --net \
     sh -c 'echo 0 > "$1/cgroup.procs" && shift && exec unshare --cgroup bash "$@"' sh "$group" "$here/boot.sh" "$work" \
@@ -58,7 +66,8 @@ for _ in $(seq 300); do
 done
 if [ -z "$init" ] || [ "$(cat "/proc/$init/comm" 2> /dev/null)" != systemd ]; then
     cat "$work/console" >&2
-    fail "systemd does not start in the view"
+    fail "systemd does not start in the view (what it printed is above): this needs root, new namespaces of mounts, processes, networks" \
+        "and control groups, and overlay file systems; a container must be a privileged one"
 fi
 inside() { nsenter --target "$init" --all --root env -i --chdir=/ PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
 
@@ -75,6 +84,8 @@ until_is() {
     inside journalctl --no-pager --unit bbq.service >&2 || true
     fail "$what"
 }
+# Sends numbered messages, and waits until the server has them.
+send() { inside timeout 60 sh -c 'seq -f "$0 %.0f" "$1" | bbq send --quiet' "$1" "$2" || fail "the server does not take messages ($1)"; }
 is_active() { [ "$(inside systemctl is-active "$1")" = active ]; }
 main_pid() { inside systemctl show --property MainPID --value bbq.service; }
 delivered_are() { [ "$(inside sh -c 'cat /var/log/bbq/messages.log* | sort -u | wc -l')" = "$1" ]; }
@@ -103,7 +114,7 @@ first=$(main_pid)
 inside systemctl is-enabled bbq.service > /dev/null || fail "the service does not start with the system"
 
 say "messages come in by each listener"
-inside sh -c 'seq -f "first %.0f" 1000 | bbq send --quiet'
+send first 1000
 inside bash -c 'echo "a line" > /dev/tcp/127.0.0.1/7701; exec 3<> /dev/tcp/127.0.0.1/5514; echo "<13>syslog" >&3'
 inside curl --silent --fail --data-binary 'by http' http://127.0.0.1:7780/ > /dev/null
 until_is "not everything is delivered" delivered_are 1003
@@ -114,7 +125,7 @@ mkfifo "$work/held"
 inside bash -c 'exec 3<> /dev/tcp/127.0.0.1/7701; echo -n "half a " >&3; read -r _; echo "line over the upgrade" >&3' < "$work/held" &
 held=$!
 exec 8> "$work/held"
-inside sh -c 'seq -f "second %.0f" 200000 | bbq send --quiet' &
+send second 200000 &
 sending=$!
 inside sh -c 'echo "# changed by the administrator" >> /etc/bbq/bbq.toml'
 inside dpkg --install "/tmp/bbq/$(basename "$newer"/bbq_*.deb)" > "$work/last" 2>&1 || { cat "$work/last" >&2; fail "dpkg --install over it"; }
@@ -133,7 +144,7 @@ say "the same is started by its sockets"
 inside systemctl stop bbq.service
 inside systemctl start bbq.socket
 is_active bbq.service && fail "the service runs before anybody has connected"
-inside sh -c 'seq -f "third %.0f" 10 | bbq send --quiet'
+send third 10
 until_is "the sockets do not start the service" delivered_are 201014
 inside bbq status --json | grep --quiet '"shared"' || fail "the listeners are not those of systemd"
 
@@ -151,15 +162,26 @@ additions > "$work/after"
 left=$(comm -13 "$work/before" "$work/after" | grep --invert-match --extended-regexp '^/etc/(passwd|group|shadow|gshadow)-$|^/etc/\.pwd\.lock$' || true)
 [ -z "$left" ] || fail "a purge leaves $left"
 
-say "the package for Fedora is installed and removed by rpm"
-for file in "$packages"/bbq-"$version"-*.rpm; do inside sh -c 'cat > /tmp/bbq/bbq.rpm' < "$file"; done
+say "the package for Fedora is installed, upgraded and erased by rpm"
+for directory in "$packages" "$newer"; do
+    for file in "$directory"/bbq-[0-9]*.rpm; do inside sh -c 'cat > "/tmp/bbq/$0"' "$(basename "$file")" < "$file"; done
+done
 # The database of rpm is empty here, so it knows nothing that the package depends on.
-inside rpm --install --nodeps /tmp/bbq/bbq.rpm || fail "rpm --install"
+by_rpm() { inside rpm "$@" > "$work/last" 2>&1 || { cat "$work/last" >&2; fail "rpm $1"; }; }
+by_rpm --install --nodeps "/tmp/bbq/$(basename "$packages/bbq-$version-1".*.rpm)"
 inside systemctl start bbq.service
 inside bbq status --wait 10 > /dev/null
-[ "$(inside sh -c 'echo "<13>syslog" | bbq send --quiet; echo $?')" = 0 ] || fail "the server of the RPM package takes nothing"
-inside rpm --erase bbq || fail "rpm --erase"
+first=$(main_pid)
+send fourth 10
+by_rpm --upgrade --nodeps "/tmp/bbq/$(basename "$newer/bbq-$newer_version-1".*.rpm)"
+until_is "the newer program of the RPM package does not take over" has_new_process
+send fifth 10
+until_is "messages are lost in the upgrade by rpm" delivered_are 20
+by_rpm --erase bbq
 is_active bbq.service && fail "the service runs after its removal"
-inside test -e /usr/bin/bbq && fail "rpm leaves the program"
+for left in /usr/bin/bbq /etc/bbq /usr/share/doc/bbq; do
+    inside test -e "$left" && fail "rpm leaves $left"
+done
+delivered_are 20 || fail "rpm deletes messages"
 
 say "done"

@@ -48,11 +48,12 @@ Usage: cargo xtask TASK
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
   dist --test
-           install the Debian package that was made, upgrade over it and purge it, with systemd, in a view of this machine
+           install the packages that were made, upgrade over Debian's and purge it, with systemd, in a view of this machine
            that is thrown away; as root
   check    run lint, test and instructions: a change must pass all three
 
-With --as-tested as their first option, simulate, soak and instructions run the program that `test` has built, and build nothing.";
+With --as-tested as their first option, simulate, soak and instructions run the program that `test` has built, and build nothing;
+`dist --test --as-tested` makes packages of it, and installs those.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
         ["dist"] => in_root().and_then(dist::run),
         ["dist", "--test"] => in_root().and_then(dist::test),
+        ["dist", "--test", "--as-tested"] => in_root().and_then(dist::test_as_tested),
         ["check"] => in_root().and_then(check),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

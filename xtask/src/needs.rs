@@ -72,6 +72,12 @@ pub(crate) fn provide_to_pack(tools: &[(&'static str, &'static str)]) -> Result<
     install(&found)
 }
 
+/// The same for programs alone.
+pub(crate) fn provide_programs(programs: &[(&'static str, &'static str)]) -> Result<(), String> {
+    let found = || missing_of(programs, &search_path());
+    install(&found)
+}
+
 /// The same for what is needed to build every sink.
 pub(crate) fn provide_to_build() -> Result<(), String> {
     let found = || missing_of(&TO_BUILD, &search_path());

@@ -18,3 +18,12 @@ pub(super) fn write(path: &Path, bytes: &str) -> Result<(), String> {
 pub(super) fn create(directory: &Path) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))
 }
+
+/// Creates a directory, or deletes what is in it.
+pub(super) fn empty(directory: &Path) -> Result<(), String> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .map_err(|error| format!("cannot empty {}: {error}", directory.display()))?;
+    }
+    create(directory)
+}

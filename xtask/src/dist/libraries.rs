@@ -10,8 +10,8 @@ pub(super) fn stage(material: &Material) -> Result<(), String> {
     let libraries = stage.join("libraries");
     super::disk::create(&libraries)?;
     let [shared, archive] = ["libbbq.so", "libbbq.a"].map(|name| text(&libraries.join(name)));
-    symbols::strip(material, &text(&material.built("libbbq.so")), &shared)?;
-    let built = text(&material.built("libbbq.a"));
+    symbols::strip(material, &step::built("libbbq.so")?, &shared)?;
+    let built = step::built("libbbq.a")?;
     step::run(&[], "objcopy", &["--strip-debug", "--strip-unneeded", &built, &archive])?;
     for (format, libdir) in [("deb", material.machine.debian_libraries), ("rpm", "lib64")] {
         let destination = text(&stage.join(format));
@@ -20,6 +20,5 @@ pub(super) fn stage(material: &Material) -> Result<(), String> {
             ["bindings/c/install.sh", "--prefix", "/usr", "--libdir", libdir, "--libraries", &from];
         step::run(&[("DESTDIR", destination.as_str())], "sh", &arguments)?;
     }
-    // Packages take the modes from here.
-    step::run(&[], "chmod", &["--recursive", "u=rwX,go=rX", &text(&stage)])
+    Ok(())
 }

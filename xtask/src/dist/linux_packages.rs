@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::disk::{create, text, text_of, write};
+use super::disk::{text, text_of, write};
 use super::material::Material;
 use crate::{go, step};
 
 /// Both formats from one description, without the tools of either distribution.
 const NFPM: &str = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2";
-const PACKAGES: [&str; 4] = ["bbq", "libbbq0", "libbbq-dev", "bbq-dbgsym"];
+const PACKAGES: [&str; 4] = [PROGRAM, "libbbq0", "libbbq-dev", "bbq-dbgsym"];
+const PROGRAM: &str = "bbq";
 /// Debian wants a name and an address; this one tells that there is none.
 const MAINTAINER: &str = "the bbq authors <bbq@localhost>";
 /// Shared libraries that programs may need, and Debian's packages of them. RPM names the libraries themselves.
@@ -37,28 +38,45 @@ License: Apache-2.0
  On Debian systems, the full text of the Apache License version 2.0 is in /usr/share/common-licenses/Apache-2.0.
 ";
 
-pub(super) fn make(material: &Material, version: &str) -> Result<(), String> {
-    make_into(material, version, material.directory())
+/// What to make of the descriptions in packaging/nfpm.
+struct Order<'a> {
+    packages: &'static [&'static str],
+    version: &'a str,
+    directory: &'a Path,
+    /// Of Debian's packages, in nfpm's words.
+    compression: &'static str,
 }
 
-pub(super) fn make_into(material: &Material, version: &str, directory: &Path) -> Result<(), String> {
+/// All packages, as they are released.
+pub(super) fn make(material: &Material) -> Result<(), String> {
+    let (version, directory) = (material.version.as_str(), material.directory());
+    make_ordered(material, &Order { packages: &PACKAGES, version, directory, compression: "xz" })
+}
+
+/// The packages of the program, for the test of their installation. They differ from those of a release in their compression, which takes
+/// seconds less, and in `version`.
+pub(super) fn make_to_install(material: &Material, version: &str, directory: &Path) -> Result<(), String> {
+    make_ordered(material, &Order { packages: &[PROGRAM], version, directory, compression: "zstd" })
+}
+
+fn make_ordered(material: &Material, order: &Order<'_>) -> Result<(), String> {
     let nfpm = nfpm(material)?;
-    create(directory)?;
-    documents(material, version)?;
+    documents(material, order.version)?;
     let stage = material.stage();
-    let program = Needs::of(&stage.join("bbq"))?;
-    let library = Needs::of(&stage.join("libraries/libbbq.so"))?;
-    for name in PACKAGES {
+    // Packages take the modes from here.
+    step::run(&[], "chmod", &["--recursive", "u=rwX,go=rX", &text(stage)])?;
+    for name in order.packages {
         let template = text_of(&material.root.join("packaging/nfpm").join(format!("{name}.yaml")))?;
+        let needs = Needs::of(&stage.join(if *name == PROGRAM { "bbq" } else { "libraries/libbbq.so" }))?;
         for (format, libdir) in [("deb", material.machine.debian_libraries), ("rpm", "lib64")] {
             let development = if format == "deb" { "libbbq-dev" } else { "libbbq-devel" };
-            let needs = if name == "bbq" { &program } else { &library };
             let filled = [
                 ("@ARCH@", material.machine.debian),
-                ("@VERSION@", version),
+                ("@VERSION@", order.version),
                 ("@BUILT@", &material.version),
+                ("@COMPRESSION@", order.compression),
                 ("@MAINTAINER@", MAINTAINER),
-                ("@STAGE@", &text(&stage)),
+                ("@STAGE@", &text(stage)),
                 ("@FORMAT@", format),
                 ("@LIBDIR@", libdir),
                 ("@DEVELOPMENT@", development),
@@ -70,7 +88,7 @@ pub(super) fn make_into(material: &Material, version: &str, directory: &Path) ->
             write(&description, &filled)?;
             let arguments = ["package", "--config", &text(&description), "--packager", format, "--target"];
             let time = [("SOURCE_DATE_EPOCH", material.time.as_str())];
-            step::run(&time, &nfpm, &[&arguments[..], &[&text(directory)]].concat())?;
+            step::run(&time, &nfpm, &[&arguments[..], &[&text(order.directory)]].concat())?;
         }
     }
     Ok(())
@@ -79,11 +97,14 @@ pub(super) fn make_into(material: &Material, version: &str, directory: &Path) ->
 fn nfpm(material: &Material) -> Result<String, String> {
     let tools = material.tools();
     let program = tools.join("nfpm");
+    go::provide(&material.root)?;
     let go = go::program(&material.root).ok_or("there is no Go, by which nfpm is built")?;
     // Builds nothing when it is there.
     let place = text(&tools);
     let variables = [("GOBIN", place.as_str()), ("GOWORK", "off"), ("GOFLAGS", "-trimpath")];
-    step::run(&variables, &go.to_string_lossy(), &["install", NFPM])?;
+    step::run(&variables, &go.to_string_lossy(), &["install", NFPM]).map_err(|problem| {
+        format!("{problem}\npackages need {NFPM}: make sure that Go reaches a module proxy (GOPROXY)")
+    })?;
     Ok(text(&program))
 }
 
@@ -105,7 +126,7 @@ fn documents(material: &Material, version: &str) -> Result<(), String> {
         write(&stage.join(format!("{name}.changelog.Debian")), &entry)?;
     }
     let gzip = "cd \"$0\" && gzip --best --no-name --force changelog *.changelog.Debian";
-    step::run(&[], "sh", &["-c", gzip, &text(&stage)])
+    step::run(&[], "sh", &["-c", gzip, &text(stage)])
 }
 
 /// What a program needs to run.

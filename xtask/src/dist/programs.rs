@@ -17,8 +17,14 @@ pub(super) fn build(material: &Material) -> Result<(), String> {
         &step::WITH_LINES,
         &[&["build", "--release", "--locked", "-p", "bbq", "-p", "bbq-c"][..], &features].concat(),
     )?;
+    stage_program(material)?;
+    libraries::stage(material)
+}
+
+/// The program without symbols, its man pages and completions, from what is built.
+pub(super) fn stage_program(material: &Material) -> Result<(), String> {
     let stage = material.stage();
-    let program = text(&material.built("bbq"));
+    let program = step::built("bbq")?;
     symbols::strip(material, &program, &text(&stage.join("bbq")))?;
     let (man, completions) = (stage.join("man"), stage.join("completions"));
     create(&man)?;
@@ -30,5 +36,5 @@ pub(super) fn build(material: &Material) -> Result<(), String> {
         let script = script.map_err(|error| format!("cannot run {program}: {error}"))?;
         write(&completions.join(format!("bbq.{shell}")), &String::from_utf8_lossy(&script.stdout))?;
     }
-    libraries::stage(material)
+    Ok(())
 }

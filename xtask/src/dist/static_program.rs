@@ -24,7 +24,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     create(&folder)?;
     symbols::strip(material, &text(&built), &text(&folder.join("bbq")))?;
     is_static(&text(&folder.join("bbq")))?;
-    let [from, to] = [&material.stage(), &folder].map(|path| text(path));
+    let [from, to] = [material.stage(), &folder].map(text);
     let fill = "cp -r \"$0/man\" \"$0/completions\" LICENSE-APACHE LICENSE-MIT README.md packaging/bbq.service packaging/bbq.socket \
                 packaging/sysusers.conf packaging/bbq.toml \"$1\"";
     step::run(&[], "sh", &["-c", fill, &from, &to])?;

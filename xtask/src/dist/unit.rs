@@ -23,10 +23,8 @@ pub(super) fn check(material: &Material) -> Result<(), String> {
         .map_err(|error| format!("cannot copy packaging/bbq.socket: {error}"))?;
     let [service_file, socket_file] = [text(&service_file), text(&socket_file)];
     verify(&[&service_file, &socket_file])?;
-    let security = ["security", "--offline=yes", "--no-pager"];
-    step::run(&[], "systemd-analyze", &[&security[..], &[&service_file]].concat())?;
     let limit = format!("--threshold={EXPOSURE_TENTHS_MAX}");
-    step::run(&[], "systemd-analyze", &[&security[..], &[&limit, &service_file]].concat())
+    step::run(&[], "systemd-analyze", &["security", "--offline=yes", "--no-pager", &limit, &service_file])
         .map_err(|problem| format!("{problem}: the service is more exposed than it may be"))
 }
 

@@ -1,4 +1,4 @@
-//! The wheel and the source distribution of the Python package, as an index would take them.
+//! The wheel of the Python package, as an index would take it.
 
 use super::disk::text;
 use super::material::Material;
