@@ -172,7 +172,7 @@ fn words<T: ToString>(all: &[T]) -> String {
 fn in_use(holder: Option<&Holder>) -> String {
     match holder {
         Some(own) if own.pid == std::process::id() => {
-            "another listener of this process, whose address overlaps it; give one of them another port"
+            "another socket of this process, whose address overlaps it; give one of them another port"
                 .to_owned()
         }
         Some(holder) => format!("{holder}; stop it, or listen on another address"),

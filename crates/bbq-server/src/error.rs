@@ -115,7 +115,7 @@ pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
 
 fn has_it(holder: &Holder) -> String {
     if holder.pid == std::process::id() {
-        ", as a listener of this server has it".to_owned()
+        ", as another socket of this process has it".to_owned()
     } else {
         format!(", as {holder} has it")
     }

@@ -18,15 +18,13 @@ use crate::filling_group::FillingGroup;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
-use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SEGMENT_BYTES_MIN, SPACE_RETRY_INTERVAL};
+use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::spares::Spare;
 use crate::{NoRoom, StorageFile};
 
 /// What to do about a full disk.
 const MAKE_ROOM: &str = "make room on its disk";
-/// What else may help, if the disk is a small one.
-const SMALLER: &str = ", or let the next start have a smaller spool.segment_bytes";
 
 /// Old messages are deleted as soon as this many quarters of the last segment that the limit allows are filled, so that no append
 /// has to wait for the deletion.
@@ -425,8 +423,7 @@ impl Writer {
             usage.give_back(capacity);
             let why = format!("cannot create {}: {error}", path.display());
             return Err(if is_full(&error) {
-                let hint = if self.has_room_for_smaller() { SMALLER } else { "" };
-                PutError::NoRoom(NoRoom::elsewhere(format!("{why}; {MAKE_ROOM}{hint}")))
+                PutError::NoRoom(NoRoom::elsewhere(format!("{why}; {MAKE_ROOM}")))
             } else if is_scarce(&error) {
                 PutError::NoRoom(NoRoom::elsewhere(format!(
                     "{why}; raise the limit of open files, or free memory"
@@ -452,13 +449,6 @@ impl Writer {
             "{available} are left on the disk, and {needed} are needed: {bytes} for a segment, and {reserve} that are kept free for cursors"
         );
         Err(io::Error::new(io::ErrorKind::StorageFull, why))
-    }
-
-    /// Whether the disk has room for one of the smallest segments, and for as much to stay free.
-    fn has_room_for_smaller(&self) -> bool {
-        let available = self.core.shared.storage.available(self.core.segments.directory());
-        available.is_ok_and(|available| available >= 2 * SEGMENT_BYTES_MIN)
-            && self.segment_bytes > SEGMENT_BYTES_MIN
     }
 
     /// Publishes that there is no room, and requests the deletion of old messages. Returns an error when the lane is closed and

@@ -46,8 +46,8 @@ fn argument(known: &FileKey) -> Option<Arg> {
         Arg::new(option.key).long(option.key).value_name(known.argument?).action(action).help(help);
     let words: Vec<&str> = match &option.values {
         Values::Words(words) => words.to_vec(),
-        // Words, some of them with a number.
-        Values::Text { form, .. } if form.contains(", ") => form.split(", ").collect(),
+        // Its form is a list of words.
+        Values::Text { form, .. } if option.key == "distribution" => form.split(", ").collect(),
         _ => Vec::new(),
     };
     Some(if words.is_empty() {

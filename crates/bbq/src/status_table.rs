@@ -6,6 +6,7 @@ use std::time::Duration;
 use bbq_server::status::{Dropped, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
 use bbq_spool::ShownBytes;
 
+use crate::safe_text::safe;
 use crate::shown_duration::duration;
 
 /// Of each listener, every socket or their sums.
@@ -20,7 +21,7 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
         };
         let since =
             finding.since_seconds.map(|seconds| format!(" (for {})", duration(Duration::from_secs(seconds))));
-        writeln!(out, "  {level}: {}{}", finding.line(), since.unwrap_or_default())?;
+        writeln!(out, "  {level}: {}{}", safe(&finding.line(), false), since.unwrap_or_default())?;
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.
@@ -142,7 +143,7 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         dropped(&sink.dropped)
     )?;
     if let Some(problem) = sink.problem() {
-        writeln!(out, "           problem: {problem}")?;
+        writeln!(out, "           problem: {}", safe(problem, false))?;
     }
     Ok(())
 }

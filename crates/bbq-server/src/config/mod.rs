@@ -46,6 +46,7 @@ pub(crate) use file::known as known_option;
 pub(crate) use kept::{DISTRIBUTION, kept_options};
 pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey, OnReload};
 pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
+pub(crate) use origins::Origins;
 pub use protocol::{PROTOCOLS, Protocol};
 pub use quantity::parse_bytes;
 pub use query::{NAME_OPTION, SpecOption};
@@ -59,7 +60,6 @@ pub use values::Values;
 
 use file::Settings;
 use keys::UNFINISHED_BYTES_PER_WORKER_MIN;
-use origins::Origins;
 
 pub use crate::sink::SinkSpec;
 

@@ -37,6 +37,17 @@ impl Origins {
         origins
     }
 
+    /// These, but for keys whose values stay as they were.
+    pub(crate) fn keeping(mut self, old: &Origins, keys: &[&'static str]) -> Origins {
+        for key in keys {
+            match old.keys.get(key) {
+                Some(place) => _ = self.keys.insert(key, place.clone()),
+                None => _ = self.keys.remove(key),
+            }
+        }
+        self
+    }
+
     pub(super) fn of_key(&self, key: &str) -> Option<&Place> {
         self.keys.get(key)
     }

@@ -192,7 +192,9 @@ impl Control {
         let Host::Server { source, .. } = &self.host else { return Ok(()) };
         let new = source.load().map_err(|error| error.to_string())?;
         if new == self.loaded {
-            // Equal, but for what the files of certificates hold.
+            // Equal, but for what the files of certificates hold, and where values stand.
+            self.config.origins = reload::origins(&self.config, &new);
+            self.show_configuration();
             self.loaded = new;
             self.changes.set_refused(None);
             info!("reloaded: nothing has changed");
@@ -203,7 +205,8 @@ impl Control {
         let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
         let plan = plan.map_err(|error| with_sources(&error))?;
         if plan.config == self.config {
-            self.loaded = new;
+            (self.config, self.loaded) = (plan.config, new);
+            self.show_configuration();
             self.changes.set_refused(None);
             info!("reloaded: nothing that can be changed now");
             return Ok(());
@@ -212,6 +215,7 @@ impl Control {
             reload::steer(&self.sockets.listeners, &plan.config.listen)
                 .map_err(|error| with_sources(&error))?;
             (self.config, self.loaded) = (plan.config, new);
+            self.show_configuration();
             self.changes.set_refused(None);
             info!("reloaded: steered without a pause");
             return Ok(());
@@ -228,6 +232,13 @@ impl Control {
             info!("reloaded");
         }
         resumed
+    }
+
+    /// Shows the configuration in force, which has changed without another start.
+    fn show_configuration(&self) {
+        if let Some(running) = &self.running {
+            running.parts.set_effective(&self.config);
+        }
     }
 
     /// Serves the certificates and tokens that were read with the configuration.

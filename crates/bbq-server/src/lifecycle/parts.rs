@@ -1,7 +1,7 @@
 //! Everything a start has made: listeners, workers, lanes, sinks and counters.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bbq_spool::{Lane, NoRoom, Spool};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods};
-use crate::config::EffectiveKey;
+use crate::config::{Config, EffectiveKey};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -42,8 +42,8 @@ pub(crate) struct Parts {
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
     pub(crate) changes: Arc<Changes>,
-    /// The configuration of the start.
-    pub(crate) effective: Vec<EffectiveKey>,
+    /// The configuration in force.
+    pub(crate) effective: Mutex<Arc<Vec<EffectiveKey>>>,
     pub(crate) ready: AtomicBool,
     /// Set when a stop begins: how long it waits for sinks.
     pub(crate) stopping: OnceLock<Duration>,
@@ -108,6 +108,16 @@ impl Parts {
     /// Why a lane waits for room, if any does.
     pub(crate) fn without_room(&self) -> Option<String> {
         self.lanes.iter().find_map(|lane| Some(waiting_for_space(lane, &lane.no_room()?)))
+    }
+
+    /// The configuration in force.
+    pub(crate) fn effective(&self) -> Arc<Vec<EffectiveKey>> {
+        Arc::clone(&self.effective.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a configuration that is in force without another start.
+    pub(crate) fn set_effective(&self, config: &Config) {
+        *self.effective.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config.effective());
     }
 
     pub(crate) fn announce(&self) {

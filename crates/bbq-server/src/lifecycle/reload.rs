@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bbq_listen::{ListenError, Steering};
 use tracing::warn;
 
-use crate::config::{Config, DISTRIBUTION, FILE_KEYS, ListenSpec, OnReload, UnixFile, kept_options};
+use crate::config::{Config, DISTRIBUTION, FILE_KEYS, ListenSpec, OnReload, Origins, UnixFile, kept_options};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 
@@ -61,6 +61,11 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     waiting.map(|known| known.option.key).filter(|key| old.value_of(key) != new.value_of(key)).collect()
 }
 
+/// Where the values come from that are in force after a reload.
+pub(crate) fn origins(old: &Config, new: &Config) -> Origins {
+    new.origins.clone().keeping(&old.origins, &fixed(old, new))
+}
+
 /// Opens the new listeners, and logs every change that must wait.
 pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan, StartError> {
     for key in fixed(old, &new) {
@@ -71,6 +76,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         steering_pins: old.steering_pins.clone(),
         admin: old.admin,
         admin_tokens: old.admin_tokens.clone(),
+        origins: origins(old, &new),
         ..new
     };
     let mut listeners = Vec::with_capacity(config.listen.len());

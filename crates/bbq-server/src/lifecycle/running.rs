@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -381,7 +381,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         budget,
         limits: IntakeLimits::of(config),
         changes: Arc::clone(start.changes),
-        effective: config.effective(),
+        effective: Mutex::new(Arc::new(config.effective())),
         ready: AtomicBool::new(false),
         stopping: OnceLock::new(),
     });

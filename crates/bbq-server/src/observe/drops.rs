@@ -117,7 +117,7 @@ impl Drops {
         }
     }
 
-    /// The episodes of the last minute, with what is counted now: the same numbers as elsewhere in the status.
+    /// The episodes of the last minute, with what is counted now.
     pub(crate) fn ongoing(&self, tallies: Vec<Tally>) -> Vec<Finding> {
         let rows = self.locked();
         let now: BTreeMap<(String, String), u64> =

@@ -75,7 +75,7 @@ impl EvennessWatch {
     /// Begins the window anew: something else than the distribution decided who got what.
     pub(crate) fn begin_again(&self, taken: Vec<u64>) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (windows.began, windows.before) = (Instant::now(), taken);
+        *windows = Windows { began: Instant::now(), before: taken, last: None };
     }
 
     /// The last complete window.

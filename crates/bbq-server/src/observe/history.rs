@@ -16,7 +16,7 @@ use crate::observe::status::Status;
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// An hour: 48 bytes each for the server, 16 for a listener and 24 for a sink.
 const SAMPLES_MAX: usize = 3600;
-/// Listeners, and sinks, that have a history: it takes at most 10 MB. Of more, the first by name have one.
+/// Listeners, and sinks, that have a history: it takes at most 11 MB. Of more, the first by name have one.
 pub(crate) const FOLLOWED_MAX: usize = 64;
 
 const OF_SERVER: [Column; 6] = [

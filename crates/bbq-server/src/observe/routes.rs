@@ -44,8 +44,8 @@ pub(crate) struct Endless {
 
 /// The configuration in force.
 #[derive(Serialize)]
-struct Configuration {
-    keys: Vec<EffectiveKey>,
+struct Configuration<'a> {
+    keys: &'a [EffectiveKey],
 }
 
 pub(crate) fn router(shown: Shown) -> Router {
@@ -71,6 +71,7 @@ impl Shown {
 
     /// Takes a sample for the history, and notices what is wrong when it begins, also if nobody asks.
     pub(crate) fn look(&self) {
+        self.parts().changes.look();
         let status = self.status();
         self.history.add(Instant::now(), Reading::of(&status));
     }
@@ -116,6 +117,9 @@ fn history_query(query: &str) -> Result<(Subject, u64), String> {
     let (mut subject, mut after) = (Subject::Server, 0);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*key {
+            "listener" | "sink" if subject != Subject::Server => {
+                return Err("use listener=NAME or sink=NAME, one of them".to_owned());
+            }
             "listener" => subject = Subject::Listener(value.into_owned()),
             "sink" => subject = Subject::Sink(value.into_owned()),
             "after" => {
@@ -185,7 +189,7 @@ async fn configuration(State(shown): State<Shown>, headers: HeaderMap) -> Respon
     if let Some(refusal) = refusal(&shown, &headers) {
         return refusal;
     }
-    json(&Configuration { keys: shown.parts().effective.clone() })
+    json(&Configuration { keys: &shown.parts().effective() })
 }
 
 fn as_metrics(status: &Status) -> Response {

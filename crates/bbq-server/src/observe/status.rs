@@ -111,7 +111,7 @@ pub struct Finding {
     pub effect: String,
     /// What to do about it; may be empty.
     pub remedy: String,
-    /// For how long it has been so; the server looks once a second.
+    /// For how long it has been so, as the admin has looked once a second; null without an admin.
     #[serde(default)]
     pub since_seconds: Option<u64>,
 }

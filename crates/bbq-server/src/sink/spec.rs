@@ -148,8 +148,8 @@ pub(crate) fn why_left_out(word: &str) -> Option<String> {
 
 fn not_in_this_build(text: &str, LeftOut { word, feature }: &LeftOut) -> String {
     format!(
-        "{text:?}: this bbq was built without the sink {word}:; packages of bbq have every sink; otherwise build it with the \
-         feature: cargo install bbq --features {feature} (or full, for every sink)"
+        "{text:?}: this bbq was built without the sink {word}:; packages of bbq have every sink; otherwise build it from a \
+         clone: cargo install --locked --path crates/bbq --features {feature} (or full, for every sink)"
     )
 }
 

@@ -65,9 +65,10 @@ impl Undurable {
         self.locked().settle(durable);
     }
 
-    /// How many there are.
-    pub(crate) fn records(&self) -> u64 {
-        self.locked().runs.iter().map(|run| run.records).sum()
+    /// How many there are; `None` while the worker changes them, for which nobody waits here.
+    pub(crate) fn records(&self) -> Option<u64> {
+        let runs = self.0.try_lock().ok()?;
+        Some(runs.runs.iter().map(|run| run.records).sum())
     }
 
     /// Takes the records after the first `durable` ones out of the ledgers that counted them as spooled: they will never be

@@ -83,19 +83,20 @@ fn head(
         let label = label(pane, place.column, shown.sort);
         text += &in_column(&label, pane, place, index);
     }
+    let mut end = String::new();
+    let all = shown.rows.len();
+    if all > rows {
+        let last = (shown.first + rows).min(all);
+        end = format!(" {}-{last} of {all} ", (shown.first + 1).min(last));
+    }
     let last = places.last().map_or(0, |place| place.column);
     if last + 1 < pane.columns.len() || shown.first_column > 0 {
         let left = if shown.first_column > 0 { "<" } else { " " };
         let right = if last + 1 < pane.columns.len() { ">" } else { " " };
-        text = fit(&text, columns.saturating_sub(3), true) + " " + left + right;
+        end += &format!(" {left}{right}");
     }
-    let all = shown.rows.len();
-    if all > rows {
-        let last = (shown.first + rows).min(all);
-        let which = format!(" {}-{last} of {all} ", (shown.first + 1).min(last));
-        if width(&which) < columns {
-            text = fit(&text, columns - width(&which), true) + &which;
-        }
+    if width(&end) < columns {
+        text = fit(&text, columns - width(&end), true) + &end;
     }
     Line::styled(fit(&text, columns, true), look.head(shown.is_in_focus))
 }
@@ -142,4 +143,47 @@ fn places(pane: &Pane, shown: &Shown<'_>, columns: usize) -> Vec<Place> {
         places.push(place);
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pane::{Cell, Column, number, text};
+    use super::*;
+
+    const COLUMNS: &[Column] = &[text("NAME"), number("RATE"), number("DELIVERED"), text("STATE")];
+
+    fn pane() -> Pane {
+        let row = |name: &str, level: Option<Level>| Row {
+            cells: vec![Cell::text(name), Cell::text("1/s"), Cell::text("12,345"), Cell::text("writing")],
+            level,
+        };
+        let rows = vec![row("first", None), row("second", None), row("third", Some(Level::Problem))];
+        Pane { columns: COLUMNS, rows }
+    }
+
+    fn drawn(first_column: usize, height: usize, columns: usize) -> Vec<String> {
+        let pane = pane();
+        let rows = pane.shown("", None);
+        let shown = Shown { rows, first: 0, first_column, sort: None, is_in_focus: true };
+        let lines = lines(&pane, &shown, height, columns, &Look::new(false));
+        lines.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_row_with_a_problem_comes_first_if_there_is_not_room_for_all() {
+        let few = drawn(0, 3, 80);
+        assert!(few[0].trim_end().ends_with("1-2 of 3"), "{few:?}");
+        assert!(few[1].starts_with("! third") && few[2].starts_with("  first"), "{few:?}");
+        let all = drawn(0, 4, 80);
+        assert!(all[1].starts_with("  first") && all[3].starts_with("! third"), "{all:?}");
+    }
+
+    #[test]
+    fn a_head_says_on_which_side_there_are_more_columns() {
+        assert!(!drawn(0, 4, 80)[0].contains(['<', '>']));
+        assert!(drawn(0, 4, 24)[0].ends_with(" >"));
+        assert!(drawn(1, 4, 80)[0].ends_with("< "));
+        let both = &drawn(0, 3, 28)[0];
+        assert!(both.contains("1-2 of 3") && both.ends_with(" >"), "{both}");
+    }
 }

@@ -163,6 +163,10 @@ fn the_configuration_is_that_of_the_last_reload_and_says_where_a_value_is_from()
     fs::write(setup.path().join("bbq.toml"), "\ndrain_timeout_seconds = 9\n").expect("a file");
     server.signal(libc::SIGHUP);
     browser.wait("the reload", rows, has(["drain_timeout_seconds", "9", "bbq.toml:2:25"]));
+    // The same value elsewhere changes nothing but the place.
+    fs::write(setup.path().join("bbq.toml"), "# why\n\ndrain_timeout_seconds = 9\n").expect("a file");
+    server.signal(libc::SIGHUP);
+    browser.wait("the place", rows, has(["drain_timeout_seconds", "9", "bbq.toml:3:25"]));
     assert_quiet_console(&browser);
 }
 

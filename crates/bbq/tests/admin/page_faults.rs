@@ -111,13 +111,14 @@ fn a_full_disk() {
 /// Its workers and lanes have ended, as they were told to.
 #[test]
 fn a_server_that_stops_says_what_it_waits_for_and_shows_no_fault_of_its_own() {
-    let setup = faulty::setup();
+    // Longer than this test can take. The server is killed at its end.
+    let setup = faulty::setup().config("drain_timeout_seconds = 600\n");
     let server = setup.start();
     let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
     server.send(0, b"for nobody\n");
     browser.wait("the dead sink", PROBLEMS, has(&["dead", "cannot deliver"]));
     server.signal(libc::SIGTERM);
-    browser.wait("the stop", PROBLEMS, has(&["the server stops, and waits for sink dead, at most 10 s"]));
+    browser.wait("the stop", PROBLEMS, has(&["the server stops, and waits for sink dead, at most 600 s"]));
     assert_eq!(browser.run(STATE), "stopping");
     // Longer than a worker may be away without being taken for stalled.
     let seconds = |status: &Value| status["uptime_seconds"].as_u64().unwrap_or_default();
@@ -130,5 +131,5 @@ fn a_server_that_stops_says_what_it_waits_for_and_shows_no_fault_of_its_own() {
         assert!(names.iter().all(|name| name != "worker-stalled" && name != "lane-failed"), "{names:?}");
         seconds(status) >= begun + 3
     });
-    assert_eq!(server.wait_end(), Some(0), "{}", setup.log());
+    server.kill();
 }

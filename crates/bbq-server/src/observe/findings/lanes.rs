@@ -22,21 +22,17 @@ impl Parts {
 
     fn waiting(&self, waiting: &[(&Lane, NoRoom)]) -> Option<Finding> {
         let (first, no_room) = waiting.first()?;
+        // Which lanes they are changes from second to second; it stays one finding.
+        let subject = if no_room.is_spool_full { "spool" } else { "disk of the spool" };
         let indices: Vec<String> = waiting.iter().map(|(lane, _)| lane.index().to_string()).collect();
-        let text = waiting_for_space(first, no_room);
-        let (subject, text) = match indices.as_slice() {
-            [_] => (format!("lane {}", first.index()), text),
+        let text = match indices.as_slice() {
+            [_] => waiting_for_space(first, no_room),
             few if few.len() <= NAMED_MAX => {
-                let lanes = few.join(", ");
-                (format!("lanes {lanes}"), format!("lanes {lanes} wait for space: {}", no_room.why))
+                format!("lanes {} wait for space: {}", few.join(", "), no_room.why)
             }
-            many => (
-                format!("{} lanes", many.len()),
-                format!("{} lanes wait for space: {}", many.len(), no_room.why),
-            ),
+            many => format!("{} lanes wait for space: {}", many.len(), no_room.why),
         };
-        let undurable =
-            |lane: &Lane| self.workers.get(lane.index() as usize).map(|worker| worker.undurable.records());
+        let undurable = |lane: &Lane| self.workers.get(lane.index() as usize)?.undurable.records();
         let in_memory: u64 = waiting.iter().filter_map(|(lane, _)| undurable(lane)).sum();
         let effect = format!("{in_memory} messages are in memory only, and {}", self.when_full());
         let remedy = match (no_room.is_spool_full, self.sinks.is_empty()) {
@@ -46,7 +42,7 @@ impl Parts {
             (true, true) => "no sink is configured that would make room: add one and restart",
             (true, false) => "a sink that has a problem, or has most queued, keeps the segments",
         };
-        Some(problem("lane-waits-for-space", subject, text, remedy).with_effect(effect))
+        Some(problem("lane-waits-for-space", subject.to_owned(), text, remedy).with_effect(effect))
     }
 
     /// What happens to new messages when memory is full, too.

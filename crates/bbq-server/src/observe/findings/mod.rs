@@ -20,9 +20,8 @@ impl Parts {
     /// Everything that somebody should know, the problems first. `status` has the numbers already.
     pub(crate) fn findings(&self, status: &Status) -> Vec<Finding> {
         let ongoing = self.changes.drops.ongoing(self.drops());
-        // A stop closes the lanes.
         let stopping = self.stopping.get().map(|drain_timeout| stopping(*drain_timeout, status));
-        let mut found = if stopping.is_some() { Vec::new() } else { self.of_lanes() };
+        let mut found = self.of_lanes();
         found.extend(self.of_workers(status));
         found.extend(self.of_sinks(status));
         found.extend(stopping.clone());

@@ -21,7 +21,8 @@ pub(crate) fn is_stalled(heartbeat_ms: u64) -> bool {
 impl Parts {
     pub(super) fn of_workers(&self, status: &Status) -> Vec<Finding> {
         let is_off = |key: &&crate::config::EffectiveKey| key.key == THRESHOLD && key.value == "0";
-        let is_alone = self.workers.len() == 1 || self.effective.iter().find(is_off).is_some();
+        let keys = self.effective();
+        let is_alone = self.workers.len() == 1 || keys.iter().any(|key| is_off(&key));
         let stalled = status.workers.iter().filter(|worker| worker.stalled);
         let finding = |worker: &crate::observe::status::WorkerStatus| {
             let subject = format!("worker {}", worker.index);
@@ -50,6 +51,7 @@ impl Parts {
         let thread = format!("the thread worker-{index} (top -H -p {pid})");
         match liveness.and_then(|liveness| liveness.state()) {
             Some('D') => format!("it waits for a disk or another device: look at dmesg, and at {thread}"),
+            Some('t') => "a debugger holds it, outside of this container: end that".to_owned(),
             Some('T') => format!("a signal stopped it: kill -CONT {pid}"),
             Some('S') => format!(
                 "it waits for something in the middle of its work: look at {thread} with gdb or strace"
