@@ -78,7 +78,8 @@ class Program:
         self.terminal, its = pty.openpty()
         self.process = subprocess.Popen([BBQ, *arguments], stdin=its, stdout=its, stderr=its, env={**os.environ, "TERM": "xterm-256color"})
         os.close(its)
-        threading.Thread(target=self.read, daemon=True).start()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
 
     def read(self):
         try:
@@ -92,6 +93,8 @@ class Program:
             sys.exit(f"{self.process.args} ended early")
         self.process.terminate()
         self.process.wait()
+        # Before the close: the number of the descriptor may be another's at once, and the reader would take what comes there.
+        self.reader.join()
         os.close(self.terminal)
 
 
