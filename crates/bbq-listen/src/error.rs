@@ -172,8 +172,9 @@ fn words<T: ToString>(all: &[T]) -> String {
 fn in_use(holder: Option<&Holder>) -> String {
     match holder {
         Some(own) if own.pid == std::process::id() => {
-            "another socket of this process, whose address overlaps it; give one of them another port"
-                .to_owned()
+            format!(
+                "{own}, this process: its sockets need different addresses, so give one of them another port"
+            )
         }
         Some(holder) => format!("{holder}; stop it, or listen on another address"),
         None => {

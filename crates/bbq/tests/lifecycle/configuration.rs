@@ -122,7 +122,7 @@ fn listeners_that_need_one_port_are_in_the_way() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}", "syslog+tcp://0.0.0.0:{0}"]);
     let (code, said) = refused_start(&mut setup.command());
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("another socket of this process"), "{said}");
+    assert!(said.contains("this process: its sockets need different addresses"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What is wrong with the server, and what to do about it: one list, for `/status`, `/health`, `/metrics`, `bbq status`, `bbq top` and the
-//! page. What the numbers of a status say is decided from that status, so a finding and its number never differ.
+//! page. What the numbers of a status say is decided from that status.
 
 mod lanes;
 mod workers;
@@ -24,7 +24,7 @@ impl Parts {
         let mut found = self.of_lanes();
         found.extend(self.of_workers(status));
         found.extend(self.of_sinks(status));
-        found.extend(stopping.clone());
+        found.extend(stopping);
         found.extend(self.of_listeners().chain(ongoing));
         found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
         let meant_even = self.listeners.iter().zip(&status.listeners).filter(|(listener, _)| {

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::problem;
 use crate::lifecycle::parts::Parts;
-use crate::observe::status::{Finding, Status};
+use crate::observe::status::{Finding, Status, WorkerStatus};
 
 /// The key whose value 0 means that nobody helps.
 const THRESHOLD: &str = "stall_threshold_ms";
@@ -20,11 +20,11 @@ pub(crate) fn is_stalled(heartbeat_ms: u64) -> bool {
 
 impl Parts {
     pub(super) fn of_workers(&self, status: &Status) -> Vec<Finding> {
-        let is_off = |key: &&crate::config::EffectiveKey| key.key == THRESHOLD && key.value == "0";
         let keys = self.effective();
-        let is_alone = self.workers.len() == 1 || keys.iter().any(|key| is_off(&key));
+        let nobody_helps = keys.iter().any(|key| key.key == THRESHOLD && key.value == "0");
+        let is_alone = self.workers.len() == 1 || nobody_helps;
         let stalled = status.workers.iter().filter(|worker| worker.stalled);
-        let finding = |worker: &crate::observe::status::WorkerStatus| {
+        let finding = |worker: &WorkerStatus| {
             let subject = format!("worker {}", worker.index);
             let seconds = worker.heartbeat_ms as f64 / 1000.0;
             let text =
