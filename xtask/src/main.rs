@@ -48,7 +48,7 @@ Usage: cargo xtask TASK
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
   dist --test
-           install the packages that were made, upgrade over Debian's and purge it, with systemd, in a view of this machine
+           install the packages that were made, upgrade over them and remove them, with systemd, in a view of this machine
            that is thrown away; as root
   check    run lint, test and instructions: a change must pass all three
 

@@ -26,7 +26,7 @@ mod format;
 mod lifecycle;
 mod observe;
 mod otlp;
-mod real_path;
+mod own_files;
 mod sink;
 mod stored;
 mod syslog;

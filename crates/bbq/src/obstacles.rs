@@ -42,6 +42,7 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     let data = holder.filter(|_| !is_own).map(|holder| in_use(&holder, running));
     let data = data.or_else(|| unusable(&config.data));
     found.extend(data.map(|why| format!("data     {}: {why}", config.data.display())));
+    found.extend(config.hidden_by_links());
     for sink in &config.sinks {
         let why = sink.file().and_then(unusable_file).or_else(|| sink.directory().and_then(unusable));
         found.extend(why.map(|why| format!("sink     {}: {why}", sink.text)));

@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 use crate::config::query::{NAME_OPTION, Query, nearest};
 use crate::config::secret::Secret;
 use crate::config::spec_text::SpecText;
-use crate::real_path::resolved;
+use crate::own_files::absolute;
 
 /// A checked sink SPEC.
 #[derive(Clone, Debug)]
@@ -114,15 +114,21 @@ impl SinkSpec {
         self.target.directory()
     }
 
+    /// What the sink writes: a file, or a directory of files.
+    pub(crate) fn written(&self) -> Option<&Path> {
+        // In this order, as the directory of a file depends on what is on the disk.
+        self.file().or_else(|| self.directory())
+    }
+
     /// Whether both sinks would write to the same place.
     pub(crate) fn clashes_with(&self, other: &SinkSpec) -> bool {
         self.kind.is_exclusive && self.place() == other.place()
     }
 
-    /// Kind and argument, with a path from the root: `out.log`, `./out.log` and a symbolic link to it are one file.
+    /// Kind and argument, with a path from the root: `out.log` and `./out.log` are one file.
     fn place(&self) -> (&'static str, PathBuf) {
         let (_, argument) = self.head.split_once(':').unwrap_or_default();
-        (self.kind.word, resolved(Path::new(argument)))
+        (self.kind.word, absolute(Path::new(argument)))
     }
 
     /// A SPEC that was not read from text.

@@ -1,5 +1,6 @@
 //! The thread of a sink: opens the output, takes the driver's steps, and waits between them.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::opening::SinkOpening;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
+use crate::own_files::{own_place, refusal, resolved};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 use crate::time::unix_ns;
@@ -84,6 +86,16 @@ impl PendingSink {
         drop(worked);
     }
 
+    /// Refuses a path that leads to the server's own files by symbolic links. The configuration was checked by its words alone.
+    fn check_place(&self) -> Result<(), OpenError> {
+        let SinkOpening { spec, spool, .. } = &self.opening;
+        let data = spool.directory();
+        match spec.written().and_then(|path| own_place(data, path, resolved)) {
+            Some(own) => Err(OpenError::Refused(io::Error::other(refusal(data, &own)))),
+            None => Ok(()),
+        }
+    }
+
     /// Opens the output once every thread of the start exists. Returns `None` if the output makes the start fail.
     fn open(self) -> Result<Option<SinkThread>, Interrupted> {
         self.lifecycle.enter()?;
@@ -91,7 +103,7 @@ impl PendingSink {
         let SinkOpening { spec, ledger, .. } = &self.opening;
         let mut pause = OPEN_PAUSE_MIN;
         let sink = loop {
-            let error = match self.opening.open_sink(clock.now()) {
+            let error = match self.check_place().and_then(|()| self.opening.open_sink(clock.now())) {
                 Ok(sink) => break sink,
                 Err(OpenError::NotYet(error)) => error,
                 Err(OpenError::Refused(error)) => {

@@ -126,6 +126,17 @@ fn listeners_that_need_one_port_are_in_the_way() {
 }
 
 #[test]
+fn a_link_to_the_servers_own_file_is_refused_by_the_sink() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    std::os::unix::fs::symlink(setup.data().join("ledger"), setup.path().join("link.log")).expect("a link");
+    setup.set_sinks(&["file:{dir}/link.log"]);
+    let (code, said) = refused_start(&mut setup.command());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("ledger is where the server keeps its own data; choose another path"), "{said}");
+    assert!(!setup.data().join("ledger").exists(), "nothing was written");
+}
+
+#[test]
 fn an_address_of_another_machine_is_in_the_way() {
     // RFC 5737: no machine has it.
     let file = format!(

@@ -219,3 +219,16 @@ fn a_reader_that_stands_still_cancels_a_reload_and_gets_each_message_once() {
     pipe.read_to_end(&mut more).expect("the sink has gone");
     assert!(more.is_empty(), "{} bytes came again", more.len());
 }
+
+/// The disk of the output may hang: control must not look at it, or neither a reload nor a stop comes through.
+#[test]
+fn a_reload_does_not_follow_the_path_of_an_output() {
+    const HELD: &str = "readlink,readlinkat:delay_enter=600000000";
+    let setup = setup();
+    let server = Lineage::start(&setup);
+    let held = Fault::inject(server.pid(), "control", HELD);
+    configure(&setup, 2);
+    server.reload();
+    drop(held);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}

@@ -34,7 +34,8 @@ impl Parts {
         };
         let undurable = |lane: &Lane| self.workers.get(lane.index() as usize)?.undurable.records();
         let in_memory: u64 = waiting.iter().filter_map(|(lane, _)| undurable(lane)).sum();
-        let effect = format!("{in_memory} messages are in memory only, and {}", self.when_full());
+        let what = if in_memory == 1 { "1 message is" } else { &*format!("{in_memory} messages are") };
+        let effect = format!("{what} in memory only, and {}", self.when_full());
         let remedy = match (no_room.is_spool_full, self.sinks.is_empty()) {
             (false, _) => {
                 "a stop before there is room loses those in memory that no client sends again, so make room first"

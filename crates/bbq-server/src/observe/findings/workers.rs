@@ -21,8 +21,8 @@ pub(crate) fn is_stalled(heartbeat_ms: u64) -> bool {
 impl Parts {
     pub(super) fn of_workers(&self, status: &Status) -> Vec<Finding> {
         let keys = self.effective();
-        let nobody_helps = keys.iter().any(|key| key.key == THRESHOLD && key.value == "0");
-        let is_alone = self.workers.len() == 1 || nobody_helps;
+        let is_off = keys.iter().any(|key| key.key == THRESHOLD && key.value == "0");
+        let nobody_helps = self.workers.len() == 1 || is_off;
         let stalled = status.workers.iter().filter(|worker| worker.stalled);
         let finding = |worker: &WorkerStatus| {
             let subject = format!("worker {}", worker.index);
@@ -34,7 +34,7 @@ impl Parts {
                 1 => "its connection waits".to_owned(),
                 connections => format!("its {connections} connections wait"),
             };
-            let others = if is_alone { "nobody takes its new ones" } else { "others take its new ones" };
+            let others = if nobody_helps { "nobody takes its new ones" } else { "others take its new ones" };
             let remedy = self.remedy(worker.index, status.pid);
             problem("worker-stalled", subject, text, &remedy).with_effect(format!("{waits}, and {others}"))
         };

@@ -102,7 +102,9 @@ impl FileOutput {
         file.try_lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let path = path.display();
-                io::Error::other(format!("another process writes to {path}; choose another file"))
+                io::Error::other(format!(
+                    "another process, or another sink, writes to {path}; choose another file"
+                ))
             }
             _ => io::Error::new(error.kind(), format!("{}: cannot lock it: {error}", path.display())),
         })?;
@@ -576,7 +578,7 @@ mod tests {
             .err()
             .unwrap()
             .to_string();
-        assert!(error.contains("another process writes to"), "{error}");
+        assert!(error.contains("another sink, writes to"), "{error}");
     }
 
     /// Without a cursor nobody knows where a crash has torn the file, or who else has written it.
