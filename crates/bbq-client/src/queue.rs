@@ -10,7 +10,8 @@
 //! the first destination sends it.
 //!
 //! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
-//! Invariant: a batch's bytes never change, so that the server recognises a batch that is sent again.
+//! Invariant: the records and numbers of a batch never change, so that the server recognises a batch that is sent again.
+//! Invariant: a batch says which numbers directly before it were given up, if none of them was ever sent.
 
 pub(crate) mod block;
 mod compressor;
@@ -31,7 +32,7 @@ use crate::OnFull;
 use crate::environment::Environment;
 use crate::numbering::Numbering;
 use crate::options::Options;
-use crate::queue::block::{Block, Body, Packing, body_bytes, buffer_bytes};
+use crate::queue::block::{Block, Body, Packing, body_bytes, buffer_bytes, with_given_up};
 use crate::queue::compressor::Compressor;
 use crate::queue::destination_state::DestinationState;
 use crate::queue::parker::Parker;
@@ -271,6 +272,10 @@ impl Queue {
                     if let Some(changed) = self.packing(numbering).adapted(&bytes, first, sent) {
                         bytes = Arc::new(changed);
                     }
+                    let given_up = state.given_up_before(first);
+                    if given_up > 0 && sent < first {
+                        bytes = Arc::new(with_given_up(&bytes, given_up));
+                    }
                     state.sent += state.destinations[destination].send(last, records, bytes.len());
                     return Next::Send(bytes, last);
                 }
@@ -400,6 +405,7 @@ impl Queue {
             state.charged -= front.charge;
             self.recycle_body(state, front.body);
         }
+        state.forget_given_up(acknowledged_by_all);
         if state.charged < before {
             self.made_room();
         }

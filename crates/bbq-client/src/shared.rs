@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bbq_wire::session::{AckLevel, Hello, Welcome};
+use bbq_wire::session::{AckLevel, Hello, Progress, Welcome};
 
 use crate::delivery::destination::Destination;
 use crate::delivery::error::ConnectionError;
@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::intake::Intake;
 use crate::options::Options;
 use crate::queue::Queue;
-use crate::queue::destination_state::ResumePoint;
+use crate::queue::destination_state::{ResumePoint, Told};
 use crate::spool::{NotSaved, Recovered, Sizes, Spool};
 use crate::{AdaptiveReconnect, Counters, Delivery, Notice, SendError, ServerAddress, StartError};
 
@@ -105,13 +105,14 @@ impl Shared {
 
     /// The encoded hello of the destination's next connection. `Err` if the sender is closed.
     pub(crate) fn hello(&self, destination: usize) -> Result<Vec<u8>, ConnectionError> {
-        let (stream, epoch) = self.queue.begin_connection(destination);
+        let (stream, epoch, done) = self.queue.begin_connection(destination);
         // If the disk does not take the epoch, the clock makes the next sender's epoch higher all the same.
         self.save_before_sending(|spool| spool.progress(destination).epoch(epoch))?;
         let Options { ack, name, token, .. } = &self.options;
         let mut frame = Vec::new();
-        Hello { stream, ack: *ack, client: name.clone(), epoch, relays: false, token: token.clone() }
-            .encode(&mut frame);
+        let (client, token) = (name.clone(), token.clone());
+        let progress = Some(Progress { done, is_kept: self.spool.is_some() });
+        Hello { stream, ack: *ack, client, epoch, relays: false, token, progress }.encode(&mut frame);
         Ok(frame)
     }
 
@@ -155,8 +156,8 @@ impl Shared {
                 problem,
             }));
         }
-        let last = welcome.last_sequence;
-        let has = match self.queue.resume_point(destination, server, last) {
+        let told = Told::from(welcome);
+        let has = match self.queue.resume_point(destination, server, told) {
             ResumePoint::Has(record) => record,
             // Without acknowledgements the server has promised nothing.
             ResumePoint::Forgot { has, .. } if wanted == AckLevel::None => has,
@@ -170,7 +171,7 @@ impl Shared {
                 has
             }
             ResumePoint::NeverSent => {
-                let why = format!("it knows number {last} of this stream, which was never sent");
+                let why = format!("it knows number {} of this stream, which was never sent", told.highest);
                 return Err(self.begin_stream(destination, address, &why));
             }
         };

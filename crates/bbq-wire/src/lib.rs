@@ -10,10 +10,12 @@ pub mod batch;
 pub mod framing;
 pub mod limits;
 pub mod otlp;
+pub mod ranges;
 pub mod session;
 mod stream;
 mod varint;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind};
-pub use session::{AckLevel, Hello, Refusal, RefusalCode, SessionError, Token, Welcome};
-pub use stream::{SequenceCheck, StreamId};
+pub use ranges::{Check, Ranges, Span};
+pub use session::{AckLevel, Hello, Progress, Refusal, RefusalCode, SessionError, Token, Welcome};
+pub use stream::StreamId;

@@ -7,8 +7,8 @@ use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
 use bbq_wire::limits;
 use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, Token, encode_ack};
 use bbq_wire::{
-    AckLevel, Batch, BatchBuilder, Compression, Hello, Peer, Refusal, RefusalCode, SourceKind, StreamId,
-    Welcome,
+    AckLevel, Batch, BatchBuilder, Compression, Hello, Peer, Progress, Refusal, RefusalCode, SourceKind,
+    StreamId, Welcome,
 };
 
 const DOC: &str = include_str!("../../../docs/PROTOCOL.md");
@@ -45,6 +45,7 @@ fn hello() -> Hello {
         epoch: 1_767_225_600_000,
         relays: false,
         token: None,
+        progress: None,
     }
 }
 
@@ -52,10 +53,16 @@ fn token() -> Option<Token> {
     Token::new("correct-horse-battery")
 }
 
+fn progress() -> Option<Progress> {
+    Some(Progress { done: 1000, is_kept: true })
+}
+
 fn welcome() -> Welcome {
     Welcome {
         last_sequence: 0,
         ack: AckLevel::Durable,
+        forgotten: false,
+        highest: Some(0),
         body_bytes_max: limits::BATCH_BODY_BYTES_MAX,
         message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
         server: "bbq 0.1.0".into(),
@@ -66,10 +73,14 @@ fn refusal() -> Refusal {
     Refusal::new(RefusalCode::ShuttingDown, "the server is shutting down")
 }
 
-fn finish(mut builder: BatchBuilder) -> Vec<u8> {
+fn finish(builder: BatchBuilder) -> Vec<u8> {
+    finish_from(1, builder)
+}
+
+fn finish_from(first_sequence: u64, mut builder: BatchBuilder) -> Vec<u8> {
     let identity = BatchIdentity {
         stream: STREAM,
-        first_sequence: 1,
+        first_sequence,
         base_time_ns: 1_767_225_600_000_000_000,
         source: SourceKind::Bbq,
         compression: Compression::None,
@@ -94,14 +105,20 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
     let mut with_peers = BatchBuilder::new();
     with_peers.push_from(b"hello", Peer::Inet(SocketAddr::from(([192, 0, 2, 1], 514))));
     with_peers.push_from(b"burst queue", Peer::Unnamed);
+    let mut with_given_up = BatchBuilder::new();
+    with_given_up.push(b"hello");
+    with_given_up.push(b"burst queue");
+    with_given_up.set_given_up(10);
     BTreeMap::from([
         ("hello", encode(&|out| hello().encode(out))),
         ("hello-with-token", encode(&|out| Hello { token: token(), ..hello() }.encode(out))),
+        ("hello-with-progress", encode(&|out| Hello { progress: progress(), ..hello() }.encode(out))),
         ("welcome", encode(&|out| welcome().encode(out))),
         ("batch", batch()),
         ("ack", encode_ack(2).to_vec()),
         ("refusal", encode(&|out| refusal().encode(out))),
         ("peers", finish(with_peers)),
+        ("given-up", finish_from(11, with_given_up)),
         ("crc", crc32c(b"123456789").to_le_bytes().to_vec()),
         ("varint", [0, 127, 128, 300, u32::MAX].into_iter().flat_map(varint).collect()),
     ])

@@ -5,8 +5,8 @@ use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
 use bbq_wire::limits::{CONTROL_HEADER_BYTES, CONTROL_PAYLOAD_BYTES_MAX};
 use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, encode_ack};
 use bbq_wire::{
-    AckLevel, Batch, BatchBuilder, BatchError, Compression, Hello, Refusal, RefusalCode, SessionError,
-    SourceKind, StreamId, Token, Welcome,
+    AckLevel, Batch, BatchBuilder, BatchError, Compression, Hello, Progress, Refusal, RefusalCode,
+    SessionError, SourceKind, StreamId, Token, Welcome,
 };
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ fn hello() -> Hello {
         epoch: 0,
         relays: false,
         token: None,
+        progress: None,
     }
 }
 
@@ -28,6 +29,8 @@ fn welcome() -> Welcome {
     Welcome {
         last_sequence: 41,
         ack: AckLevel::Durable,
+        forgotten: true,
+        highest: Some(43),
         body_bytes_max: LIMITS.body_bytes_max,
         message_bytes_max: LIMITS.message_bytes_max,
         server: "bbq".into(),
@@ -255,12 +258,15 @@ fn what_a_later_version_may_do() {
         code_of(&mut ServerSession::new(LIMITS), &frame(1, 1, 0, &changed))
     };
     let fresh = || ServerSession::new(LIMITS);
-    // More fields at the end are passed over. The first of them are the epoch and the token, which not every client
+    // More fields at the end are ignored. The first of them are the epoch, the token and the progress, which not every client
     // writes.
-    for (more, epoch) in [(&b"bytes"[..], 0), (b"\x02\x01\0\0\0\0\0\0\0\0fields of another time", 258)] {
+    let known = b"\x02\x01\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01fields of another time";
+    let progress = Some(Progress { done: 7, is_kept: true });
+    for (more, epoch, progress) in [(&b"bytes"[..], 0, None), (known, 258, progress)] {
         let longer = frame(1, 1, 0, &[payload, more].concat());
         let step = fresh().next(&longer).map(|step| format!("{step:?}"));
-        let wanted = ServerStep::Hello { hello: Hello { epoch, ..hello() }, consumed: longer.len() };
+        let wanted =
+            ServerStep::Hello { hello: Hello { epoch, progress, ..hello() }, consumed: longer.len() };
         assert_eq!(step, Ok(format!("{wanted:?}")));
     }
     // What must be understood is refused.
@@ -443,16 +449,18 @@ proptest! {
     fn what_is_encoded_comes_back(
         stream in any::<[u8; 16]>(), level in 0usize..3, name in ".{0,60}", relays in any::<bool>(),
         last_sequence in any::<u64>(), epoch in any::<u64>(), limits in any::<(u32, u32)>(), code in any::<u16>(), retry in any::<bool>(),
+        done in any::<Option<(u64, bool)>>(), highest in any::<Option<u64>>(),
     ) {
         let ack = [AckLevel::None, AckLevel::Received, AckLevel::Durable][level];
-        let hello = Hello { stream: StreamId(stream), ack, client: name.clone(), epoch, relays, token: None };
+        let progress = done.map(|(done, is_kept)| Progress { done, is_kept });
+        let hello = Hello { stream: StreamId(stream), ack, client: name.clone(), epoch, relays, token: None, progress };
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
         let told = server_steps(&bytes, &[]);
         prop_assert_eq!(&told[0], &format!("{hello:?}"));
 
         let welcome = Welcome {
-            last_sequence, ack, body_bytes_max: limits.0, message_bytes_max: limits.1, server: name.clone(),
+            last_sequence, ack, forgotten: relays, highest, body_bytes_max: limits.0, message_bytes_max: limits.1, server: name.clone(),
         };
         let refusal = Refusal { code: RefusalCode::of(code), retry, text: name };
         bytes.clear();

@@ -70,6 +70,7 @@ impl Streams {
             epoch: 0,
             relays: false,
             token: None,
+            progress: None,
         }
         .encode(&mut hello);
         super::http::ask(&stream, &hello)?;

@@ -250,6 +250,7 @@ fn probe(
         epoch: 0,
         relays: false,
         token,
+        progress: None,
     };
     let (mut writer, mut reader) = stream::connect(address, tls)?;
     reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -65,6 +65,17 @@ pub(crate) fn body_bytes(batch: &[u8]) -> u32 {
     header.map_or(0, |header| header.body_bytes.max(header.raw_bytes))
 }
 
+/// The batch, with the statement that so many numbers directly before it will never come.
+pub(crate) fn with_given_up(batch: &[u8], numbers: u64) -> Vec<u8> {
+    let (mut scratch, mut body, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    match Batch::verified_before(batch, &mut scratch) {
+        Ok(view) => view.append_with_given_up(numbers, &mut body, &mut out),
+        // The server then waits for the numbers, as from senders that do not say.
+        Err(_) => out.extend_from_slice(batch),
+    }
+    out
+}
+
 /// The first record of a batch, its number of records, and its bytes.
 pub(crate) type Part = (u64, u32, Vec<u8>);
 

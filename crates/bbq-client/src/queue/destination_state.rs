@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bbq_wire::StreamId;
+use bbq_wire::{StreamId, Welcome};
 
 use crate::numbering::{Numbering, next_epoch};
 use crate::spool::RecoveredDestination;
@@ -39,7 +39,25 @@ pub(crate) struct DestinationState {
     pub(crate) ended: bool,
 }
 
-/// What the last number in a welcome means.
+/// What a server's welcome says of the current stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// Go on after this number.
+    pub(crate) last: u64,
+    /// The highest number that the server knows.
+    pub(crate) highest: u64,
+    /// The server may have forgotten the stream.
+    pub(crate) is_forgotten: bool,
+}
+
+impl From<&Welcome> for Told {
+    fn from(welcome: &Welcome) -> Told {
+        let last = welcome.last_sequence;
+        Told { last, highest: welcome.highest.unwrap_or(last).max(last), is_forgotten: welcome.forgotten }
+    }
+}
+
+/// What the numbers in a welcome mean.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResumePoint {
     /// The server has everything up to this record.
@@ -95,11 +113,11 @@ impl DestinationState {
         true
     }
 
-    /// The stream and the epoch of the next connection.
-    pub(crate) fn begin_connection(&mut self, unix_time: Duration) -> (StreamId, u64) {
+    /// The stream and the epoch of the next connection, and up to which number nothing is sent again.
+    pub(crate) fn begin_connection(&mut self, unix_time: Duration) -> (StreamId, u64, u64) {
         while self.acknowledged >= self.numbering().until && self.next_stream() {}
         self.epoch = next_epoch(self.epoch, unix_time);
-        (self.numbering().stream, self.epoch)
+        (self.numbering().stream, self.epoch, self.numbering().number(self.acknowledged))
     }
 
     /// Moves the records of the current stream that are not acknowledged to another stream.
@@ -111,16 +129,20 @@ impl DestinationState {
         current
     }
 
-    /// Returns where to resume if a server knows the current stream up to number `last`.
-    pub(crate) fn resume_point(&self, server: usize, last: u64) -> ResumePoint {
+    /// Returns where to resume after what a server says of the current stream.
+    pub(crate) fn resume_point(&self, server: usize, told: Told) -> ResumePoint {
         let (current, known) = (self.numbering(), self.by_server[server]);
-        match current.record(last) {
+        if current.until == u64::MAX && current.record(told.highest).is_none_or(|record| record > self.used) {
+            return ResumePoint::NeverSent;
+        }
+        match current.record(told.last) {
             // An earlier sender may have sent all of its stream, and more than was found in the spool.
             Some(record) if current.until < u64::MAX && record >= current.until => {
                 ResumePoint::Has(current.until)
             }
-            Some(record) if current.until == u64::MAX && record > self.used => ResumePoint::NeverSent,
             None => ResumePoint::NeverSent,
+            // What it has acknowledged is not lost, and not sent again.
+            Some(record) if record < known && told.last == 0 && told.is_forgotten => ResumePoint::Has(known),
             Some(record) if record < known => ResumePoint::Forgot { has: record, lost: known - record },
             Some(record) => ResumePoint::Has(record),
         }
@@ -131,6 +153,11 @@ impl DestinationState {
         let record = self.numbering().record(number).filter(|record| *record <= self.sent)?;
         self.by_server[server] = self.by_server[server].max(record);
         Some(record)
+    }
+
+    /// Records up to this one may have been sent, so that a server may have them without a word.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
     }
 
     /// Whether `bytes` more must wait for acknowledgements. One batch may always be in flight.
@@ -191,7 +218,25 @@ mod tests {
             epoch: 1,
             numberings,
         };
-        assert_eq!(DestinationState::new(before, &[1]).resume_point(0, 0), ResumePoint::Has(21));
+        assert_eq!(
+            DestinationState::new(before, &[1]).resume_point(0, Told::default()),
+            ResumePoint::Has(21)
+        );
+    }
+
+    #[test]
+    fn a_server_that_may_have_forgotten_the_stream_has_lost_nothing() {
+        let mut before = Recovered::nothing(StreamId([7; 16]), 1).destinations.remove(0);
+        (before.acknowledged, before.sent) = (100, 120);
+        let destination = DestinationState::new(before, &[1]);
+        let told = |last, highest, is_forgotten| Told { last, highest, is_forgotten };
+        let at = |told| destination.resume_point(0, told);
+        assert_eq!(at(told(0, 0, true)), ResumePoint::Has(100));
+        assert_eq!(at(told(0, 0, false)), ResumePoint::Forgot { has: 0, lost: 100 });
+        assert_eq!(at(told(90, 90, true)), ResumePoint::Forgot { has: 90, lost: 10 });
+        assert_eq!(at(told(110, 110, false)), ResumePoint::Has(110));
+        // A copy of this sender has sent more, over another server.
+        assert_eq!(at(told(100, 121, false)), ResumePoint::NeverSent);
     }
 
     /// A batch may be longer when it is sent than when its acknowledgement comes.

@@ -9,19 +9,19 @@ use super::Queue;
 use crate::SendError;
 use crate::numbering::Numbering;
 use crate::queue::block::{Body, RECORD_OVERHEAD_BYTES};
-use crate::queue::destination_state::ResumePoint;
+use crate::queue::destination_state::{ResumePoint, Told};
 use crate::queue::parker::Parker;
 
 impl Queue {
-    /// The stream and the epoch of the destination's next connection.
-    pub(crate) fn begin_connection(&self, destination: usize) -> (StreamId, u64) {
+    /// The stream and the epoch of the destination's next connection, and up to which number nothing is sent again.
+    pub(crate) fn begin_connection(&self, destination: usize) -> (StreamId, u64, u64) {
         let unix_time = self.environment.unix_time();
         self.locked().destinations[destination].begin_connection(unix_time)
     }
 
-    /// Returns where to resume if a server knows the destination's current stream up to number `last`.
-    pub(crate) fn resume_point(&self, destination: usize, server: usize, last: u64) -> ResumePoint {
-        self.locked().destinations[destination].resume_point(server, last)
+    /// Returns where to resume after what a server says of the destination's current stream.
+    pub(crate) fn resume_point(&self, destination: usize, server: usize, told: Told) -> ResumePoint {
+        self.locked().destinations[destination].resume_point(server, told)
     }
 
     /// Moves the records of the current stream that are not acknowledged to another stream.

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bbq_wire::Span;
+
 use crate::SendError;
 use crate::queue::block::{Body, Part};
 use crate::queue::destination_state::DestinationState;
@@ -30,6 +32,8 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct State {
     pub(super) entries: VecDeque<Entry>,
+    /// Records that were given up and that no server can have, in ascending order. One at most between two entries, and before the first.
+    pub(super) given_up: VecDeque<Span>,
     /// Number of the next record that is queued.
     pub(super) next_sequence: u64,
     /// Memory of the entries and of the blocks that threads fill, in bytes.
@@ -128,13 +132,18 @@ impl State {
         let Some(entry) = self.entries.remove(at) else { return };
         self.charged -= entry.charge;
         self.abandoned += u64::from(entry.records);
+        let mut next = entry.first;
+        let last = entry.last();
         for (index, (first, records, bytes)) in parts.into_iter().enumerate() {
             self.abandoned -= u64::from(records);
+            self.give_up(next, first - 1);
+            next = first + u64::from(records);
             let charge = bytes.capacity();
             self.charged += charge;
             let body = Body::Batch(Arc::new(bytes));
             self.entries.insert(at + index, Entry { first, records, charge, largest, body, extent: None });
         }
+        self.give_up(next, last);
     }
 
     /// Drops the oldest entry that is not in flight. Returns `false` if there is none.
@@ -144,7 +153,43 @@ impl State {
         let Some(entry) = self.entries.remove(at) else { return false };
         self.charged -= entry.charge;
         self.dropped_oldest += u64::from(entry.records);
+        self.give_up(entry.first, entry.last());
         true
+    }
+
+    /// Notes that records were given up. Those that may have been sent to a server may come from there.
+    fn give_up(&mut self, first: u64, last: u64) {
+        let sent = self.destinations.iter().map(DestinationState::used).max().unwrap_or(0);
+        let given = Span { first: first.max(sent + 1), last };
+        if given.first > last {
+            return;
+        }
+        let at = self.given_up.partition_point(|span| span.last < given.first);
+        // Spans that touch are one: a batch tells of those directly before it.
+        match at.checked_sub(1).and_then(|before| self.given_up.get_mut(before)) {
+            Some(before) if before.last + 1 == given.first => before.last = last,
+            _ => self.given_up.insert(at, given),
+        }
+        if let Some(index) = self.given_up.iter().position(|span| span.last == last)
+            && let Some(next) = self.given_up.get(index + 1).copied().filter(|next| next.first == last + 1)
+        {
+            self.given_up[index].last = next.last;
+            self.given_up.remove(index + 1);
+        }
+    }
+
+    /// How many records directly before record `first` were given up.
+    pub(super) fn given_up_before(&self, first: u64) -> u64 {
+        if self.given_up.is_empty() {
+            return 0;
+        }
+        let at = self.given_up.partition_point(|span| span.last + 1 < first);
+        self.given_up.get(at).filter(|span| span.last + 1 == first).map_or(0, |span| span.count())
+    }
+
+    /// Forgets what was given up before record `first`, which every destination has passed.
+    pub(super) fn forget_given_up(&mut self, first: u64) {
+        while self.given_up.pop_front_if(|span| span.last < first).is_some() {}
     }
 
     /// First and last number of each entry.

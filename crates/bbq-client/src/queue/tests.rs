@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use bbq_wire::batch::{Batch, BatchLimits};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
-use bbq_wire::{SequenceCheck, StreamId};
+use bbq_wire::{Ranges, StreamId};
 use proptest::prelude::*;
 
 use super::*;
 use crate::environment::System;
 use crate::intake::Intake;
-use crate::queue::destination_state::ResumePoint;
+use crate::queue::destination_state::{ResumePoint, Told};
 use crate::spool::Recovered;
 use crate::{Delivery, Sender};
 
@@ -24,12 +24,18 @@ struct Server {
     /// Batches that are sent and not received.
     wire: VecDeque<Arc<Vec<u8>>>,
     last_sequence: u64,
+    /// Numbers that are stored or were given up.
+    known: Ranges,
     /// Each byte of its stream id.
     stream: u8,
     /// Numbers of the messages that it has stored.
     taken: Vec<u64>,
     /// How many of them are acknowledged.
     acknowledged: usize,
+}
+
+fn told(last: u64) -> Told {
+    Told { last, highest: last, is_forgotten: false }
 }
 
 impl Server {
@@ -42,11 +48,11 @@ impl Server {
         let batch = Batch::verify(&bytes, limits, &mut scratch).expect("a sound batch");
         let header = batch.header;
         assert_eq!(header.stream, StreamId([self.stream; 16]), "a batch of another stream");
-        match SequenceCheck::of(self.last_sequence, header.first_sequence, header.records) {
-            SequenceCheck::Duplicate => return,
-            SequenceCheck::Overlap => panic!("{header:?} overlaps {}", self.last_sequence),
-            SequenceCheck::Next | SequenceCheck::Gap { .. } => {}
+        if header.last_sequence() <= self.last_sequence {
+            return;
         }
+        assert!(header.first_sequence > self.last_sequence, "{header:?} overlaps {}", self.last_sequence);
+        self.known.insert(batch.span());
         self.taken.extend(
             batch
                 .records()
@@ -146,7 +152,7 @@ impl Model {
                 let (at, server) = (at % count, &mut self.servers[at % count]);
                 server.wire.clear();
                 server.acknowledged = server.taken.len();
-                let resume_point = self.queue.resume_point(at, 0, server.last_sequence);
+                let resume_point = self.queue.resume_point(at, 0, told(server.last_sequence));
                 let ResumePoint::Has(record) = resume_point else {
                     panic!("{} was sent, and is not forgotten", server.last_sequence)
                 };
@@ -158,13 +164,13 @@ impl Model {
                 server.last_sequence = 0;
                 // Acknowledged messages are lost for good; the others are sent again.
                 server.taken.truncate(server.acknowledged);
-                match self.queue.resume_point(at, 0, 0) {
+                match self.queue.resume_point(at, 0, told(0)) {
                     ResumePoint::Has(record) => self.queue.connected(at, 0, record, LIMITS),
                     ResumePoint::Forgot { .. } => {
                         server.stream = server.stream.wrapping_add(1);
                         self.queue.replace_stream(at, StreamId([server.stream; 16]));
                         let has = self.queue.acknowledged_by(at);
-                        assert_eq!(self.queue.resume_point(at, 0, 0), ResumePoint::Has(has));
+                        assert_eq!(self.queue.resume_point(at, 0, told(0)), ResumePoint::Has(has));
                         self.queue.connected(at, 0, has, LIMITS);
                     }
                     ResumePoint::NeverSent => panic!("it knows nothing"),
@@ -247,4 +253,38 @@ fn the_window_keeps_half_of_the_queue_for_what_can_still_be_dropped() {
     let sent: usize = model.servers[0].wire.iter().map(|batch| batch.len()).sum();
     assert!(sent <= QUEUE_BYTES / 2, "{sent}");
     assert!(model.queue.locked().dropped_oldest > 0);
+}
+
+/// A batch says what was given up before it, unless a server may have it.
+#[test]
+fn what_was_dropped_before_it_was_sent_is_stated_by_the_next_batch() {
+    let options = Options { queue_bytes_max: QUEUE_BYTES, ..Options::default() };
+    let before = Recovered::nothing(StreamId([7; 16]), 1);
+    let destinations = before.destinations.into_iter().map(|destination| (destination, vec![1]));
+    let queue = Queue::new(&options, Arc::new(System), 1, destinations);
+    queue.connected(0, 0, 0, LIMITS);
+    let append = |records: u8| {
+        let mut block = queue.reserve(8, OnFull::DropOldest).unwrap();
+        (0..records).for_each(|_| block.push(b"a record"));
+        queue.append(block);
+    };
+    let next = || {
+        let Next::Send(bytes, _) = queue.next(0) else { panic!("a batch waits") };
+        let mut scratch = Vec::new();
+        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
+        (batch.header.first_sequence, batch.given_up())
+    };
+    (0..4).for_each(|_| append(10));
+    assert_eq!(next(), (1, 0));
+    // 11 to 30.
+    assert!(queue.locked().drop_oldest() && queue.locked().drop_oldest());
+    assert_eq!(next(), (31, 20));
+    // The connection breaks: 1 to 10 and 31 to 40 may have arrived.
+    queue.connected(0, 0, 0, LIMITS);
+    assert!(queue.locked().drop_oldest());
+    assert_eq!(next(), (31, 20));
+    queue.connected(0, 0, 0, LIMITS);
+    assert!(queue.locked().drop_oldest());
+    append(10);
+    assert_eq!(next(), (41, 0));
 }

@@ -89,6 +89,8 @@ impl Connection {
         let mut welcome = Welcome {
             last_sequence,
             ack: AckLevel::Durable,
+            forgotten: false,
+            highest: None,
             body_bytes_max: 1 << 20,
             message_bytes_max: 1 << 20,
             server: String::new(),

@@ -15,7 +15,7 @@ pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
 pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
 pub(crate) use floods::{Floods, NewConnection};
-pub(crate) use peer_log::PeerLog;
+pub(crate) use peer_log::{PeerLog, address_of};
 pub(crate) use served::ServedTokens;
 #[cfg(fuzzing)]
 pub(crate) use tokens::fuzzed_tokens;

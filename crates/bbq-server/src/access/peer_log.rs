@@ -66,7 +66,7 @@ impl PeerLog {
 }
 
 /// The address that counts; `None` for unix sockets.
-pub(super) fn address_of(peer: Peer) -> Option<IpAddr> {
+pub(crate) fn address_of(peer: Peer) -> Option<IpAddr> {
     let Peer::Inet(address) = peer else { return None };
     Some(match address.ip().to_canonical() {
         IpAddr::V6(address) => {

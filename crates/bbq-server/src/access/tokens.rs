@@ -5,6 +5,7 @@
 //! till-4 6f1a4c0e9b7d52c83a10
 //! till-4 c2b0e8771f5d4ea6b391
 //! 0d9e3b7a51c24f68a7e0            a token without a name has the name "default"
+//! edge-1 51c24f68a7e00d9e3b7a relay      of a server that passes on messages of others (sink `bbq:`)
 //! ```
 //!
 //! Invariant: how long a check takes does not depend on how much of a token matches, nor on which token matches.
@@ -28,12 +29,17 @@ const NAME_BYTES_MAX: usize = 64;
 /// The name of tokens without one.
 const NAME_DEFAULT: &str = "default";
 
+/// The word behind the token of a server that passes on the messages of others.
+const RELAY: &str = "relay";
+
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
 /// The sender that has shown a token. A session keeps it for as long as the session lasts.
 pub struct Admission {
     identity: Arc<str>,
     digest: Digest,
+    /// Whether it may pass on messages of any stream, as another server does.
+    relays: bool,
     /// The token is no longer in the file.
     is_revoked: AtomicBool,
 }
@@ -57,13 +63,18 @@ impl Admission {
         &self.identity
     }
 
+    /// Whether its sender may pass on the messages of others.
+    pub(crate) fn relays(&self) -> bool {
+        self.relays
+    }
+
     /// Whether the token was removed from the file since.
     pub(crate) fn is_revoked(&self) -> bool {
         self.is_revoked.load(Ordering::Relaxed)
     }
 
     fn is_same(&self, other: &Admission) -> bool {
-        self.identity == other.identity && self.digest == other.digest
+        self.identity == other.identity && self.digest == other.digest && self.relays == other.relays
     }
 }
 
@@ -129,11 +140,14 @@ impl Tokens {
 
 fn admission(line: &str) -> Result<Admission, String> {
     let mut words = line.split_whitespace();
-    let (name, token) = match (words.next(), words.next(), words.next()) {
-        (Some(token), None, _) => (NAME_DEFAULT, token),
-        (Some(name), Some(token), None) => (name, token),
-        _ => return Err("there are more than two words; write NAME TOKEN, or TOKEN".to_owned()),
-    };
+    let (name, token, right) = (words.next().unwrap_or_default(), words.next(), words.next());
+    let (name, token) = token.map_or((NAME_DEFAULT, name), |token| (name, token));
+    if words.next().is_some() || !matches!(right, None | Some(RELAY)) {
+        return Err(
+            "only the word relay may follow NAME TOKEN; write NAME TOKEN, NAME TOKEN relay, or TOKEN"
+                .to_owned(),
+        );
+    }
     if name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!("a name has 1 to {NAME_BYTES_MAX} visible ASCII characters"));
     }
@@ -143,6 +157,7 @@ fn admission(line: &str) -> Result<Admission, String> {
     Ok(Admission {
         identity: name.into(),
         digest: digest_of(token.expose()),
+        relays: right.is_some(),
         is_revoked: AtomicBool::new(false),
     })
 }
@@ -189,6 +204,12 @@ mod tests {
             assert_eq!(identity(&tokens, wrong), Err(Denied::Wrong), "{wrong}");
         }
         assert_eq!(tokens.check(None).err(), Some(Denied::Missing));
+        let relays = |text: String| Tokens::of_text(&text).unwrap().check(Some(FIRST)).unwrap().relays();
+        assert!(
+            relays(format!("edge {FIRST} relay"))
+                && !relays(format!("edge {FIRST}"))
+                && !relays(FIRST.to_owned())
+        );
         assert!(!format!("{tokens:?}").contains(FIRST));
     }
 
@@ -199,7 +220,8 @@ mod tests {
             (String::new(), "has no token"),
             ("# sesame\n".to_owned(), "has no token"),
             ("\nsesame\n".to_owned(), ":2: a token has 16 to 512"),
-            (format!("till-4 sesame {FIRST}"), ":1: there are more than two words"),
+            (format!("till-4 sesame {FIRST}"), ":1: only the word relay may follow"),
+            (format!("till-4 {FIRST} relay sesame"), ":1: only the word relay may follow"),
             (format!("{long} {FIRST}"), ":1: a name has 1 to 64"),
             (format!("a {FIRST}\nb {FIRST}"), ":2: an earlier line has the same token"),
             ("sesame-s\u{e9}same-sesame".to_owned(), ":1: a token has"),

@@ -329,7 +329,8 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
     let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options())?);
     let streams = Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds());
-    let streams = Arc::new(streams.map_err(StartError::Streams)?);
+    let asks_for_tokens = config.listen.iter().any(|spec| spec.tokens.is_some());
+    let streams = Arc::new(streams.map_err(StartError::Streams)?.guarded(asks_for_tokens));
     let recovered = spool.recovered();
     let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
     let ledger = Arc::new(ledger);

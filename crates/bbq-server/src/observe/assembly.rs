@@ -159,6 +159,7 @@ impl Parts {
             bytes_max: self.spool.usage().bytes_max(),
             segments: self.spool.segments(),
             quarantined: self.spool.quarantined(),
+            streams_forgotten: self.streams.forgotten().total,
             lanes: lanes.collect(),
         }
     }

@@ -322,6 +322,8 @@ fn spool(status: &Status, text: &mut Text) {
     text.one("bbq_spool_segments", Kind::Gauge, "Files.", spool.segments as f64);
     let help = "Damaged pieces that were set aside.";
     text.one("bbq_spool_quarantined", Kind::Counter, help, spool.quarantined as f64);
+    let help = "Streams of senders that were forgotten, as the table of streams was full.";
+    text.one("bbq_streams_forgotten", Kind::Counter, help, spool.streams_forgotten as f64);
     let help = "Messages ever made durable in it.";
     text.each(("bbq_lane_messages", Kind::Counter, help), &spool.lanes, |lane| {
         Some((vec![("lane", lane.index.to_string())], lane.records as f64))

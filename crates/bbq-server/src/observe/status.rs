@@ -388,6 +388,9 @@ pub struct SpoolStatus {
     pub segments: u64,
     /// Pieces set aside, ever.
     pub quarantined: u64,
+    /// Streams of senders that were forgotten since the data directory was created, as the table of streams was full.
+    #[serde(default)]
+    pub streams_forgotten: u64,
     /// By lane: writing, waiting-for-space, failed.
     pub lanes: Vec<LaneStatus>,
 }

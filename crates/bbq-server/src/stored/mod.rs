@@ -2,8 +2,11 @@
 //! how far the next servers are.
 
 pub(crate) mod checkpoint;
+mod crowd;
+pub(crate) mod holder;
 pub(crate) mod ledger;
 pub(crate) mod replicas;
 pub(crate) mod retention;
 pub(crate) mod stream;
 pub(crate) mod streams;
+pub(crate) mod visitor;

@@ -1,4 +1,4 @@
-//! The table of all senders' streams, which makes resending harmless: it knows which sequences of each stream are stored.
+//! The table of all senders' streams, which makes resending harmless: it knows which numbers of each stream are stored.
 //!
 //! The segments are the truth. The checkpoint saves the next start from reading the segments that it covers, and remembers
 //! streams whose segments are deleted; so it is written before a segment is deleted.
@@ -6,6 +6,11 @@
 //! A stream has a *home*: the lane of its last batch. Sinks read lanes independently of each other. So that a stream comes out
 //! in order, its unread batches stay in one lane: the worker of the home serves the stream's sessions until every sink has
 //! committed what is there.
+//!
+//! [`Streams::admit`] is the only way to a stream, for sessions, links and requests: it knows who may send it.
+//!
+//! The table has room for a limited number of streams, of which each sender has a share (see `crowd`). It counts what it forgets, so
+//! that a client can be told that its stream may be among them.
 //!
 //! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
 //! is taken per batch and by one connection at a time.
@@ -22,11 +27,14 @@ use bbq_storage::is_unreadable;
 use bbq_wire::StreamId;
 use tracing::error;
 
-use super::checkpoint::{Known, decode, encode};
-use super::stream::{Home, LaneState, Stream};
+use super::checkpoint::{Checkpoint, Known, decode, encode};
+use super::crowd::take_excess;
+use super::holder::Holder;
+use super::stream::Stream;
+use super::visitor::{NotAdmitted, Visitor};
 
-/// Streams that are remembered; those that are silent for longest are forgotten first. That matters only if their sender then
-/// resends acknowledged records. At about 200 bytes each this is 50 MiB.
+/// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
+/// then resends acknowledged records. At about 300 bytes each this is 75 MiB.
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
@@ -34,8 +42,21 @@ const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
 /// ...or so many times the size of the checkpoint itself, which is large with very many streams.
 const CHECKPOINT_EVERY_TIMES: u64 = 16;
 
+/// The streams with records that were forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    /// Since the data directory was created.
+    pub(crate) total: u64,
+    /// Since the start: those that belong to the name of a token, or that their clients keep over restarts.
+    pub(crate) kept: u64,
+}
+
 /// All streams.
 pub struct Streams {
+    streams_max: usize,
+    /// Whether a listener of this server asks for tokens.
+    is_guarded: bool,
+    forgotten: Mutex<Forgotten>,
     by_id: Mutex<HashMap<StreamId, Arc<Stream>>>,
     /// The streams of the workers of this start, which are not in the table. One for each worker.
     own: RwLock<HashSet<StreamId>>,
@@ -62,6 +83,20 @@ impl Streams {
         spool: &Spool,
         now_seconds: u64,
     ) -> io::Result<Streams> {
+        Streams::recover_at_most(storage, data, spool, now_seconds, STREAMS_MAX)
+    }
+
+    /// The same, for a table of `streams_max` streams.
+    ///
+    /// # Errors
+    /// As [`Streams::recover`].
+    pub fn recover_at_most(
+        storage: Arc<dyn Storage>,
+        data: &Path,
+        spool: &Spool,
+        now_seconds: u64,
+        streams_max: usize,
+    ) -> io::Result<Streams> {
         let path = data.join("streams");
         let bytes = match storage.read(&path) {
             Ok(bytes) => Some(bytes),
@@ -77,24 +112,30 @@ impl Streams {
         if matches!(checkpoint, Some(None)) {
             error!(path = %path.display(), "the checkpoint of streams is damaged; reading every segment instead");
         }
-        let (known, places) = checkpoint.flatten().unwrap_or_default();
-        let mut by_id: HashMap<StreamId, Arc<Stream>> = HashMap::new();
-        for known in known {
-            learn(&mut by_id, &known);
+        let Checkpoint { streams, places, forgotten } = checkpoint.flatten().unwrap_or_default();
+        let mut by_id: HashMap<StreamId, Arc<Stream>> = HashMap::with_capacity(streams.len());
+        for known in streams {
+            by_id.entry(known.id).or_default().remember(known);
         }
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
             let end = reader.lane().position;
             let mut note = |entry: &bbq_spool::Entry<'_>| {
                 // Batches of every source: a forwarder's batches may be of lines. The workers' own streams, one per start and worker,
                 // are added as well, and never used.
-                let header = &entry.batch.header;
-                let (id, last) = (header.stream, header.last_sequence());
-                let home = Some((entry.lane, end));
-                learn(&mut by_id, &Known { id, last, seen: now_seconds, home, identity: None });
+                let stream = by_id.entry(entry.batch.header.stream).or_default();
+                // What another server passed on has an origin.
+                let is_told = entry.batch.origin().is_none();
+                stream.recover(entry.batch.span(), (entry.lane, end), is_told, now_seconds);
+                stream.note_holder(Holder::of(entry.envelope.peer));
             };
             read_all(&mut reader, &mut note)?;
         }
+        // Not earlier: a stream that went from lane to lane has a range for each batch until the last lane is read.
+        by_id.values().for_each(|stream| stream.limit_ranges());
         Ok(Streams {
+            streams_max,
+            is_guarded: false,
+            forgotten: Mutex::new(Forgotten { total: forgotten, ..Forgotten::default() }),
             by_id: Mutex::new(by_id),
             own: RwLock::default(),
             owners: AtomicU64::new(0),
@@ -132,42 +173,38 @@ impl Streams {
         self.own.write().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
-    /// Whether a worker of this start makes the batches of a stream: then they cannot come from another server, unless they left
-    /// from here.
-    pub(crate) fn is_own(&self, id: StreamId) -> bool {
-        self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    /// Says that a listener of this server asks for tokens: a stream that was begun with a token is then closed to those without one.
+    pub(crate) fn guarded(self, is_guarded: bool) -> Streams {
+        Streams { is_guarded, ..self }
     }
 
-    /// The stream with this id, known or new.
-    pub fn stream(&self, id: StreamId) -> Arc<Stream> {
+    /// The stream with this id, known or new, for somebody who may append to it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit(&self, id: StreamId, visitor: &Visitor<'_>) -> Result<Arc<Stream>, NotAdmitted> {
+        // A worker of this start makes its batches: they cannot come from another server, unless they left from here. A server that
+        // gets them from here would take the server's own messages for known.
+        if self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+            return Err(NotAdmitted::Own);
+        }
+        let stream = self.stream(id);
+        stream.admit(visitor, self.is_guarded)?;
+        Ok(stream)
+    }
+
+    fn stream(&self, id: StreamId) -> Arc<Stream> {
         Arc::clone(self.locked().entry(id).or_default())
     }
 
-    /// Makes a new connection at the worker of lane `here` the owner of a stream, unless the stream's home is elsewhere, or a
-    /// connection of a higher `epoch` has said hello before; see [`Stream::find_home`]. Returns the home, and the number of the
-    /// connection.
-    pub fn take_over(
-        &self,
-        stream: &Stream,
-        epoch: u64,
-        here: u32,
-        passed: impl FnOnce(u32) -> u64,
-        state: impl FnOnce(u32) -> LaneState,
-    ) -> (Home, u64) {
-        let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
-        // Both under one lock: the previous owner must not append to the old home once the new home is chosen.
-        let mut head = stream.head();
-        if head.is_outdated(epoch) {
-            return (Home::Outdated, owner);
-        }
-        let home = stream.find_home(&mut head, here, passed, state);
-        if !matches!(home, Home::Elsewhere(_)) {
-            head.owner = owner;
-        }
-        drop(head);
-        // The previous owner may wait in `settled`.
-        stream.notify();
-        (home, owner)
+    /// A number for a new connection, higher than those of all earlier ones.
+    pub(crate) fn next_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What was forgotten.
+    pub(crate) fn forgotten(&self) -> Forgotten {
+        *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a checkpoint is due: to shorten the next start, or to forget old streams.
@@ -183,7 +220,7 @@ impl Streams {
 
     /// Whether so many streams are known that the oldest are to be forgotten: each hello may add one.
     fn is_crowded(&self) -> bool {
-        self.locked().len() >= 2 * STREAMS_MAX
+        self.locked().len() >= 2 * self.streams_max
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
@@ -205,21 +242,25 @@ impl Streams {
             self.locked().iter().map(|(id, stream)| (*id, Arc::clone(stream))).collect();
         let mut rows: Vec<Known> = streams.iter().map(|(id, stream)| stream.known(*id)).collect();
         drop(streams);
-        if rows.len() > STREAMS_MAX {
-            rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.seen, row.id)));
+        let mut forgotten = self.forgotten();
+        let excess = take_excess(&mut rows, self.streams_max);
+        if !excess.is_empty() {
             let mut streams = self.locked();
-            for row in rows.split_off(STREAMS_MAX) {
-                let is_forgotten =
+            for row in excess {
+                let is_unused =
                     |stream: &Arc<Stream>| Arc::strong_count(stream) == 1 && stream.known(row.id) == row;
-                if streams.get(&row.id).is_some_and(is_forgotten) {
+                if streams.get(&row.id).is_some_and(is_unused) {
                     streams.remove(&row.id);
+                    forgotten.add(&row);
                 } else {
                     // A connection holds the stream, or has held it meanwhile: the stream stays in table and checkpoint.
                     rows.push(row);
                 }
             }
         }
-        let checkpoint = encode(ends, &rows);
+        // Before the checkpoint is durable: a client whose stream is gone may come at once.
+        *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = forgotten;
+        let checkpoint = encode(ends, forgotten.total, &rows);
         self.storage.replace(&self.path, checkpoint.as_bytes())?;
         self.checkpoint_bytes.store(checkpoint.len() as u64, Ordering::Relaxed);
         ends.clone_into(&mut self.covered.lock().unwrap_or_else(PoisonError::into_inner));
@@ -227,18 +268,15 @@ impl Streams {
     }
 }
 
-fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
-    let stream = by_id.entry(known.id).or_default();
-    let mut head = stream.head();
-    if known.identity.is_some() {
-        head.identity.clone_from(&known.identity);
-    }
-    // The home is the lane of the last batch.
-    if known.last >= head.appended {
-        head.appended = known.last;
-        head.home = known.home.map(|(lane, _)| lane);
-        let position = known.home.map_or(0, |(_, position)| position);
-        stream.set_durable(known.last, position, known.seen);
+impl Forgotten {
+    fn add(&mut self, row: &Known) {
+        if row.numbers.is_empty() {
+            return;
+        }
+        self.total += 1;
+        if row.is_kept || row.identity.is_some() {
+            self.kept += 1;
+        }
     }
 }
 
@@ -257,117 +295,18 @@ fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
     use bbq_spool::{DiskStorage, Envelope, OpenMode, SpoolOptions, StorageFile};
     use bbq_storage::forwarding::ForwardingStorage;
     use bbq_wire::batch::BatchIdentity;
-    use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
+    use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span};
 
     use super::*;
-    use crate::stored::stream::{NotAppended, Requested, Settled};
 
     fn empty(data: &Path) -> Streams {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
         let options = SpoolOptions::new(data.to_owned(), 1, Vec::new());
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
         Streams::recover(storage, data, &spool, 0).unwrap()
-    }
-
-    fn take_over(streams: &Streams, stream: &Stream) -> u64 {
-        let (home, owner) = streams.take_over(stream, 0, 0, |_| 0, |_| LaneState::Open);
-        assert_eq!(home, Home::Here);
-        owner
-    }
-
-    #[test]
-    fn a_stream_moves_when_all_of_it_was_passed_and_order_is_given_up_only_for_a_lane_that_takes_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let streams = empty(directory.path());
-        let stream = streams.stream(StreamId([1; 16]));
-        take_over(&streams, &stream);
-        stream.head().appended = 5;
-        let home = |here, passed, state| streams.take_over(&stream, 0, here, |_| passed, |_| state).0;
-        let (taking, unwritten, failed) = (LaneState::Open, LaneState::Unwritten, LaneState::Failed);
-        assert_eq!(home(1, u64::MAX, taking), Home::Elsewhere(0), "it is not durable yet");
-        stream.set_durable(5, 100, 0);
-        assert_eq!(home(1, 99, taking), Home::Elsewhere(0));
-        assert_eq!(home(0, 99, taking), Home::Here);
-        assert_eq!(home(1, 100, taking), Home::Here, "every sink has committed it");
-        assert_eq!(home(0, 0, taking), Home::Here, "nothing of it is in lane 1");
-        stream.head().appended = 6;
-        assert_eq!(home(1, 0, failed), Home::Lost(0));
-        stream.head().appended = 7;
-        assert_eq!(home(2, 0, unwritten), Home::Here);
-    }
-
-    #[test]
-    fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
-        let directory = tempfile::tempdir().unwrap();
-        let streams = empty(directory.path());
-        let id = StreamId([1; 16]);
-        let stream = streams.stream(id);
-        let first = take_over(&streams, &stream);
-        stream.head().appended = 5;
-        let mut context = Context::from_waker(Waker::noop());
-        let mut waits = pin!(stream.settled(first));
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        let second = take_over(&streams, &stream);
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::TakenOver));
-        let mut waits = pin!(stream.settled(second));
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        stream.set_durable(5, 0, 0);
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
-    }
-
-    #[test]
-    fn a_request_takes_the_stream_from_its_connection_and_skips_no_number() {
-        let directory = tempfile::tempdir().unwrap();
-        let streams = empty(directory.path());
-        let stream = streams.stream(StreamId([1; 16]));
-        let owner = take_over(&streams, &stream);
-        let header = |first, records| {
-            let mut builder = BatchBuilder::new();
-            (0..records).for_each(|_| builder.push(b"x"));
-            let identity = BatchIdentity {
-                stream: StreamId([1; 16]),
-                first_sequence: first,
-                base_time_ns: 0,
-                source: SourceKind::Http,
-                compression: Compression::None,
-            };
-            BatchHeader::decode(builder.finish(&identity).unwrap().first_chunk().unwrap()).unwrap()
-        };
-        let request = |first, records, here| {
-            let (of, put) = (header(first, records), || Ok(1));
-            stream.append_request(&of, here, |_| 0, |_| LaneState::Open, put).0
-        };
-        assert_eq!(request(2, 1, 0), Requested::Gap { known: 0 });
-        assert!(stream.append(owner, 0, &header(1, 2), || Ok(1)).is_ok());
-        assert_eq!(request(1, 2, 1), Requested::Duplicate);
-        assert_eq!(request(2, 2, 0), Requested::Overlap { known: 2 });
-        assert_eq!(request(3, 1, 1), Requested::Elsewhere(0), "the first two are not durable");
-        assert!(stream.append(owner, 0, &header(3, 1), || Ok(1)).is_ok(), "nothing has taken the stream yet");
-        assert_eq!(request(4, 1, 0), Requested::Appended);
-        let late = stream.append(owner, 0, &header(5, 1), || Ok(1));
-        assert_eq!(late, Err(NotAppended::TakenOver), "the request has it now");
-        assert_eq!(request(5, 1, 0), Requested::Appended);
-    }
-
-    #[test]
-    fn a_hello_of_an_earlier_connection_does_not_take_the_stream_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let streams = empty(directory.path());
-        let stream = streams.stream(StreamId([1; 16]));
-        let take = |epoch| {
-            let (home, owner) = streams.take_over(&stream, epoch, 0, |_| 0, |_| LaneState::Open);
-            assert_eq!(home == Home::Outdated, stream.head().owner != owner);
-            home
-        };
-        // Of two equal epochs the newest connection owns the stream. A hello without an epoch always takes over.
-        let told = [8, 7, 8, 0, 7, u64::MAX, 8].map(take);
-        assert_eq!(told.map(|home| home == Home::Outdated), [false, true, false, false, true, false, true]);
     }
 
     /// A spool with a batch of this stream, whose only record is number 5.
@@ -399,7 +338,7 @@ mod tests {
         let id = StreamId([1; 16]);
         let spool = spool_with(id, directory.path());
         let streams = Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap();
-        assert_eq!(streams.stream(id).durable(), 5);
+        assert_eq!(streams.stream(id).known(id).numbers.highest(), 5);
     }
 
     /// Fails to open the checkpoint this many times.
@@ -436,10 +375,10 @@ mod tests {
             Streams::recover(storage, directory.path(), &spool, 0)
         };
         let streams = recover(EIO, u64::from(READ_TRIES_MAX)).unwrap();
-        assert_eq!((streams.stream(id).durable(), streams.covered()), (5, covered));
+        assert_eq!((streams.stream(id).known(id).numbers.highest(), streams.covered()), (5, covered));
         // From the segments.
         let streams = recover(EIO, u64::MAX).unwrap();
-        assert_eq!((streams.stream(id).durable(), streams.covered()), (5, Vec::new()));
+        assert_eq!((streams.stream(id).known(id).numbers.highest(), streams.covered()), (5, Vec::new()));
         // The file itself is sound: if it were ignored, records would be stored twice.
         assert_eq!(recover(EACCES, u64::MAX).err().unwrap().raw_os_error(), Some(EACCES));
     }
@@ -449,8 +388,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let streams = empty(directory.path());
         let name = |number: usize| StreamId((number as u128).to_le_bytes());
-        let kept = streams.stream(name(0));
-        kept.set_durable(1, 0, 1);
+        streams.stream(name(0)).recover(Span { first: 1, last: 1 }, (0, 0), true, 1);
         for number in 1..2 * STREAMS_MAX {
             assert!(!streams.is_crowded());
             let _gone_at_once = streams.stream(name(number));
@@ -458,6 +396,55 @@ mod tests {
         assert!(streams.is_crowded());
         streams.checkpoint(&[]).unwrap();
         assert!(!streams.is_crowded());
-        assert_eq!(streams.stream(name(0)).durable(), 1);
+        assert_eq!(streams.stream(name(0)).known(name(0)).numbers.mark(), 1);
+        assert_eq!(streams.forgotten(), Forgotten::default());
+    }
+
+    #[test]
+    fn a_flood_of_streams_makes_the_server_forget_none_of_another_sender_and_is_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, Vec::new());
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let recover =
+            || Streams::recover_at_most(Arc::clone(&storage), directory.path(), &spool, 0, 8).unwrap();
+        let streams = recover();
+        let name = |number: u8| StreamId([number; 16]);
+        let from = |host: u8| Peer::Inet((std::net::Ipv4Addr::new(192, 0, 2, host), 1).into());
+        let begin = |number, peer| {
+            let visitor = Visitor { identity: None, peer, relays: false, is_kept: false };
+            let stream = streams.admit(name(number), &visitor).unwrap();
+            stream.recover(Span { first: 1, last: 1 }, (0, 0), true, 1);
+        };
+        begin(0, from(1));
+        (1..20).for_each(|number| begin(number, from(2)));
+        streams.checkpoint(&[]).unwrap();
+        assert_eq!(streams.forgotten().total, 12);
+        for streams in [streams, recover()] {
+            assert_eq!(streams.stream(name(0)).known(name(0)).numbers.mark(), 1);
+            assert_eq!(streams.forgotten().total, 12);
+        }
+    }
+
+    #[test]
+    fn a_stream_is_open_to_its_token_alone_by_every_way_but_a_relay_with_a_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path()).guarded(true);
+        let (owner, other): (Arc<str>, Arc<str>) = ("till-4".into(), "till-5".into());
+        let admit = |identity, relays| {
+            let visitor = Visitor { identity, peer: Peer::Unnamed, relays, is_kept: false };
+            streams.admit(StreamId([1; 16]), &visitor).map(drop)
+        };
+        // What came from another server belongs to nobody yet.
+        assert_eq!(admit(Some(&other), true), Ok(()));
+        assert_eq!(admit(Some(&owner), false), Ok(()));
+        assert_eq!(admit(Some(&other), false), Err(NotAdmitted::Foreign));
+        assert_eq!(admit(Some(&other), true), Ok(()));
+        assert_eq!(
+            (admit(None, false), admit(None, true)),
+            (Err(NotAdmitted::WithoutToken), Err(NotAdmitted::WithoutToken))
+        );
+        streams.add_own(StreamId([1; 16]));
+        assert_eq!(admit(Some(&owner), false), Err(NotAdmitted::Own));
     }
 }

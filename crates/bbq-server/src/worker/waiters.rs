@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bbq_spool::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
 use bbq_spool::{Durable, Lane};
+use bbq_wire::Span;
 use bbq_wire::session::AckLevel;
 use tokio::sync::oneshot;
 
@@ -37,8 +38,15 @@ pub(super) enum Waiter<C> {
 /// A batch of a numbered request, which waits to become durable.
 #[derive(Debug)]
 pub(super) struct RequestBatch {
-    pub(super) sequence: u64,
+    pub(super) settles: Settles,
+}
+
+/// What becomes durable with a batch.
+#[derive(Debug)]
+pub(super) struct Settles {
     pub(super) stream: Arc<Stream>,
+    /// Those of its records, and those that it gives up.
+    pub(super) numbers: Span,
 }
 
 /// A batch of a session, which waits to become durable.
@@ -47,9 +55,10 @@ pub(super) struct SessionBatch<C> {
     /// What is acknowledged: the last number of the batch, or the number of the batch itself in a session that relays.
     pub(super) sequence: u64,
     pub(super) bytes: usize,
-    pub(super) stream: Arc<Stream>,
-    /// In a session that relays: the stream of the records, and the last number of the batch.
-    pub(super) relayed: Option<(Arc<Stream>, u64)>,
+    /// In a session that relays: the link, of which `sequence` is a number.
+    pub(super) of_link: Option<Arc<Stream>>,
+    /// `None` if the records are known, and are waited for.
+    pub(super) settles: Option<Settles>,
     pub(super) replies: Rc<Replies<C>>,
 }
 
@@ -179,22 +188,25 @@ impl<C: Connection> Waiters<C> {
         let mut acknowledged: Vec<Rc<Replies<C>>> = Vec::new();
         while waiting.front().is_some_and(|(group, _)| *group <= durable.group) {
             let Some((_, first)) = waiting.pop_front() else { break };
-            let SessionBatch { sequence, bytes, stream, relayed, replies } = match first {
+            let SessionBatch { sequence, bytes, of_link, settles, replies } = match first {
                 Waiter::Session(batch) => batch,
                 Waiter::Ticket(ticket) => {
                     // The source may have dropped its ticket.
                     let _delivered = ticket.send(());
                     continue;
                 }
-                Waiter::Request(RequestBatch { sequence, stream }) => {
-                    stream.set_durable(sequence, durable.position, now_seconds);
+                Waiter::Request(RequestBatch { settles: Settles { stream, numbers } }) => {
+                    stream.set_durable(numbers, durable.position, now_seconds);
                     continue;
                 }
             };
-            if let Some((stream, sequence)) = relayed {
-                stream.set_durable(sequence, durable.position, now_seconds);
+            if let Some(Settles { stream, numbers }) = settles {
+                stream.set_durable(numbers, durable.position, now_seconds);
             }
-            stream.set_durable(sequence, durable.position, now_seconds);
+            if let Some(link) = of_link {
+                let number = Span { first: sequence, last: sequence };
+                link.set_durable(number, durable.position, now_seconds);
+            }
             let was_last = replies.end_batch(bytes);
             if was_last {
                 self.sessions.set(self.sessions.get() - 1);
@@ -239,14 +251,12 @@ impl<C: Connection> Waiters<C> {
         self.sessions.set(0);
         for (_, lost) in self.waiting.borrow_mut().drain(..) {
             match lost {
-                Waiter::Session(SessionBatch { stream, relayed, replies, .. }) => {
-                    if let Some((stream, _)) = relayed {
-                        stream.set_failed();
-                    }
-                    stream.set_failed();
+                Waiter::Session(SessionBatch { of_link, settles, replies, .. }) => {
+                    let stream = settles.map(|settles| settles.stream);
+                    of_link.iter().chain(&stream).for_each(|stream| stream.set_failed());
                     replies.fail();
                 }
-                Waiter::Request(RequestBatch { stream, .. }) => stream.set_failed(),
+                Waiter::Request(RequestBatch { settles }) => settles.stream.set_failed(),
                 Waiter::Ticket(_) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! The attributes of a batch, behind its records: the peers of the records, why they were rejected, and where they were received
-//! first.
+//! The attributes of a batch, behind its records: the peers of the records, why they were rejected, where they were received first,
+//! and which numbers before them will never come.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,6 +11,8 @@ const KEY_PEERS: u32 = 1;
 const KEY_REJECTION: u32 = 2;
 /// Key of the origin attribute.
 const KEY_ORIGIN: u32 = 3;
+/// Key of the attribute that gives numbers up.
+const KEY_GIVEN_UP: u32 = 4;
 
 /// How the first server received a batch that another server passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +186,17 @@ pub(super) fn put_origin(origin: &Origin<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(origin.listener.as_bytes());
 }
 
+/// Appends the attribute that gives up `numbers` numbers before the first record.
+pub(super) fn put_given_up(numbers: u64, out: &mut Vec<u8>) {
+    let value = numbers.to_le_bytes();
+    varint::put(KEY_GIVEN_UP, out);
+    varint::put(value.len() as u32, out);
+    out.extend_from_slice(&value);
+}
+
+/// Bytes that [`put_given_up`] appends.
+pub(super) const GIVEN_UP_BYTES: usize = 1 + 1 + 8;
+
 /// Reads all attributes, and returns the peers, which name every one of the `records` or none.
 ///
 /// # Errors
@@ -214,6 +227,12 @@ pub(super) fn rejection(attributes: &[u8]) -> Option<&str> {
 pub(super) fn origin(attributes: &[u8]) -> Option<Origin<'_>> {
     let (time, listener) = last(attributes, KEY_ORIGIN)?.split_first_chunk()?;
     Some(Origin { received_ns: u64::from_le_bytes(*time), listener: std::str::from_utf8(listener).ok()? })
+}
+
+/// How many numbers directly before the first record will never come; 0 if the batch does not say.
+pub(super) fn given_up(attributes: &[u8]) -> u64 {
+    let value = last(attributes, KEY_GIVEN_UP).and_then(|value| value.first_chunk());
+    value.map_or(0, |value| u64::from_le_bytes(*value))
 }
 
 /// The value of the last attribute with this key.

@@ -1,6 +1,8 @@
 //! Builds a batch in one reusable buffer: space for the header, then records, then attributes.
 
-use super::attributes::{Origin, put_origin, put_peers, put_rejection, put_run};
+use super::attributes::{
+    GIVEN_UP_BYTES, Origin, put_given_up, put_origin, put_peers, put_rejection, put_run,
+};
 use super::crc32c;
 use super::format::CRC_FROM;
 use crate::limits::{
@@ -9,9 +11,9 @@ use crate::limits::{
 };
 use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 
-/// The most bytes that `finish` adds to a body: the open run of peers, the rejection, the origin, and the attributes' keys and
-/// lengths.
-const SEAL_BYTES_MAX: usize = 128 + REJECTION_BYTES_MAX + ORIGIN_LISTENER_BYTES_MAX;
+/// The most bytes that `finish` adds to a body: the open run of peers, the rejection, the origin, the numbers that are given up, and
+/// the attributes' keys and lengths.
+const SEAL_BYTES_MAX: usize = 128 + REJECTION_BYTES_MAX + ORIGIN_LISTENER_BYTES_MAX + GIVEN_UP_BYTES;
 
 /// The fields of a batch that do not follow from its records.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,7 @@ pub struct BatchBuilder {
 struct RareAttributes {
     rejection: Vec<u8>,
     origin: Vec<u8>,
+    given_up: Vec<u8>,
 }
 
 impl Default for BatchBuilder {
@@ -170,6 +173,19 @@ impl BatchBuilder {
         put_origin(&Origin { listener, ..*origin }, encoded);
     }
 
+    /// Notes that so many numbers directly before the first record will never come. 0 is not written.
+    pub fn set_given_up(&mut self, numbers: u64) {
+        if numbers == 0 && self.rare.is_none() {
+            return;
+        }
+        self.reopen();
+        let encoded = &mut self.rare.get_or_insert_default().given_up;
+        encoded.clear();
+        if numbers > 0 {
+            put_given_up(numbers, encoded);
+        }
+    }
+
     /// Writes header and attributes, and returns the batch's bytes; `None` if it is empty. The records stay until
     /// [`BatchBuilder::clear`], so more can be added, or the batch finished with another identity.
     pub fn finish(&mut self, identity: &BatchIdentity) -> Option<&[u8]> {
@@ -210,6 +226,7 @@ impl BatchBuilder {
             self.finished.get_or_insert((self.bytes.len(), self.runs.len()));
             self.bytes.extend_from_slice(&rare.rejection);
             self.bytes.extend_from_slice(&rare.origin);
+            self.bytes.extend_from_slice(&rare.given_up);
         }
         let raw_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
         let compression = self.compress(identity.compression, raw_bytes);

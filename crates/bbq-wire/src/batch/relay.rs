@@ -1,11 +1,13 @@
-//! A batch on its way to another server: as it came, with what the first server knew of its records.
+//! A batch that is sent on as it came, with an attribute more: what the first server knew of its records, or which numbers before
+//! them its sender has given up.
 
-use super::attributes::{Origin, put_origin, put_peers, put_run};
+use super::attributes::{Origin, put_given_up, put_origin, put_peers, put_run};
+use super::builder::{BatchBuilder, BatchIdentity};
 use super::crc32c;
 use super::format::CRC_FROM;
 use super::view::Batch;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, ORIGIN_LISTENER_BYTES_MAX};
-use crate::{BatchHeader, Compression, Peer};
+use crate::{BatchHeader, Compression, Peer, Span};
 
 impl Batch<'_> {
     /// Appends the batch to `out` as the next server gets it. Records, numbers and attributes stay. A batch that another server passed
@@ -14,16 +16,66 @@ impl Batch<'_> {
     ///
     /// Not for [`Batch::parts`], whose attributes are those of the whole batch.
     pub fn append_relayed(&self, here: &Origin<'_>, peer: Peer, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        self.append_with(scratch, out, |out| self.append_body(here, peer, out));
+    }
+
+    /// Appends the batch to `out`, with the statement that `numbers` numbers directly before its first record will never come. A compressed
+    /// batch is compressed again, with `scratch` for its body.
+    pub fn append_with_given_up(&self, numbers: u64, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        self.append_with(scratch, out, |out| {
+            out.extend_from_slice(self.records);
+            out.extend_from_slice(self.attributes);
+            put_given_up(numbers, out);
+        });
+    }
+
+    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection and peers. Not compressed.
+    pub fn append_part(&self, numbers: Span, out: &mut Vec<u8>) {
+        let mut builder = BatchBuilder::new();
+        if let Some(origin) = self.origin() {
+            builder.set_origin(&origin);
+        }
+        if let Some(rejection) = self.rejection() {
+            builder.set_rejection(rejection);
+        }
+        let mut runs = self.peers();
+        let mut run = runs.next();
+        for (record, number) in self.records().zip(self.header.first_sequence..) {
+            while run.is_some_and(|(left, _)| left == 0) {
+                run = runs.next();
+            }
+            let peer = run.as_mut().map(|(left, peer)| {
+                *left -= 1;
+                *peer
+            });
+            match peer {
+                _ if number < numbers.first || number > numbers.last => {}
+                Some(peer) => builder.push_from(record, peer),
+                None => builder.push(record),
+            }
+        }
+        let identity = BatchIdentity {
+            stream: self.header.stream,
+            first_sequence: numbers.first,
+            base_time_ns: self.header.base_time_ns,
+            source: self.header.source,
+            compression: Compression::None,
+        };
+        out.extend_from_slice(builder.finish(&identity).unwrap_or_default());
+    }
+
+    /// Appends the batch with the raw body that `append_body` appends.
+    fn append_with(&self, scratch: &mut Vec<u8>, out: &mut Vec<u8>, append_body: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         out.resize(start + BATCH_HEADER_BYTES, 0);
         let raw_bytes = match self.header.compression {
             Compression::None => {
-                self.append_body(here, peer, out);
+                append_body(out);
                 out.len() - start - BATCH_HEADER_BYTES
             }
             Compression::Lz4 => {
                 scratch.clear();
-                self.append_body(here, peer, scratch);
+                append_body(scratch);
                 compress(scratch, out);
                 scratch.len()
             }

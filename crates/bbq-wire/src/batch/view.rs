@@ -4,7 +4,7 @@ use super::attributes::{self, Origin, PeerRuns};
 use super::crc32c;
 use super::format::{CRC_FROM, MAGIC};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
-use crate::{BatchError, BatchHeader, Compression, varint};
+use crate::{BatchError, BatchHeader, Compression, Span, varint};
 
 /// The limits of a receiver, within those of the format.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +115,24 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn origin(&self) -> Option<Origin<'a>> {
         attributes::origin(self.attributes)
+    }
+
+    /// How many numbers directly before `first_sequence` will never come, as the sender has given them up; 0 for nearly every batch.
+    #[must_use]
+    #[inline]
+    pub fn given_up(&self) -> u64 {
+        if self.attributes.is_empty() {
+            return 0;
+        }
+        attributes::given_up(self.attributes).min(self.header.first_sequence - 1)
+    }
+
+    /// The numbers that the batch settles: those of its records, and those before them that will never come.
+    #[must_use]
+    #[inline]
+    pub fn span(&self) -> Span {
+        let BatchHeader { first_sequence, .. } = self.header;
+        Span { first: first_sequence - self.given_up(), last: self.header.last_sequence() }
     }
 }
 

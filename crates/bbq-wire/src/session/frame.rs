@@ -151,6 +151,13 @@ impl<'a> Fields<'a> {
         Some(u16::from_le_bytes(*value))
     }
 
+    /// The same, of 8 bits.
+    pub(super) fn optional_u8(&mut self) -> Option<u8> {
+        let (value, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*value)
+    }
+
     /// Text is for people: what is not UTF-8 is shown as such, not refused.
     pub(super) fn text(&mut self, field: &'static str, bytes: usize) -> Result<String, SessionError> {
         Ok(String::from_utf8_lossy(self.bytes(field, bytes)?).into_owned())

@@ -16,6 +16,8 @@ use crate::StreamId;
 ///       8  epoch             optional; grows with each connection of the stream, 0 or absent: not told
 ///       2  token_bytes       optional, behind an epoch; 0 or absent: no token
 ///          token             visible ASCII
+///       8  done              optional, behind the token's length or the token
+///       1  kept              behind `done`: 1 if the stream is kept over restarts, else 0
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -32,6 +34,18 @@ pub struct Hello {
     pub relays: bool,
     /// What shows that it may send, for a server that asks for it.
     pub token: Option<Token>,
+    /// Where the stream is; `None` of a client that does not say, and of one that relays.
+    pub progress: Option<Progress>,
+}
+
+/// Where the sender of a stream is. A client that says it also says in a batch which numbers before it will never come
+/// ([`crate::Batch::given_up`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Numbers up to this one are not sent again: some server has acknowledged them, or the client has given them up.
+    pub done: u64,
+    /// The stream goes on after a restart of the client.
+    pub is_kept: bool,
 }
 
 /// The bit of `flags`.
@@ -44,14 +58,18 @@ impl Hello {
             out.extend_from_slice(&self.stream.0);
             out.extend_from_slice(&[self.ack as u8, u8::from(self.relays) * RELAYS, 0, 0]);
             frame::put_name(&self.client, out);
-            if self.epoch != 0 || self.token.is_some() {
+            if self.epoch != 0 || self.token.is_some() || self.progress.is_some() {
                 out.extend_from_slice(&self.epoch.to_le_bytes());
             }
-            if let Some(token) = &self.token {
-                let token = token.expose().as_bytes();
+            if self.token.is_some() || self.progress.is_some() {
+                let token = self.token.as_ref().map_or("", Token::expose).as_bytes();
                 // At most `TOKEN_BYTES_MAX`.
                 out.extend_from_slice(&(token.len() as u16).to_le_bytes());
                 out.extend_from_slice(token);
+            }
+            if let Some(Progress { done, is_kept }) = self.progress {
+                out.extend_from_slice(&done.to_le_bytes());
+                out.push(u8::from(is_kept));
             }
         });
     }
@@ -87,7 +105,13 @@ impl Hello {
                 Some(token.ok_or(SessionError::Token)?)
             }
         };
+        let progress = match token_bytes.and_then(|_| fields.optional_u64()) {
+            None => None,
+            Some(done) => {
+                Some(Progress { done, is_kept: fields.optional_u8().is_some_and(|kept| kept & 1 != 0) })
+            }
+        };
         let relays = flags & RELAYS != 0;
-        Ok(Hello { stream, ack, client, epoch: epoch.unwrap_or(0), relays, token })
+        Ok(Hello { stream, ack, client, epoch: epoch.unwrap_or(0), relays, token, progress })
     }
 }

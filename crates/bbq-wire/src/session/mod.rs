@@ -41,7 +41,7 @@ mod welcome;
 pub use ack::{ACK_FRAME_BYTES, AckLevel, encode_ack};
 pub use client::{ClientSession, ClientStep};
 pub use error::SessionError;
-pub use hello::Hello;
+pub use hello::{Hello, Progress};
 pub use refusal::{Refusal, RefusalCode};
 pub use server::{ServerSession, ServerStep};
 pub use token::Token;

@@ -6,9 +6,9 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use bbq_wire::StreamId;
-use bbq_wire::session::{AckLevel, Hello, RefusalCode, Token};
+use bbq_wire::session::{RefusalCode, Token};
 
-use crate::support::session::{Answer, Session, batch, stream_id};
+use crate::support::session::{Answer, Session, batch, hello_of, stream_id};
 use crate::support::{BBQ, Server, Setup, assert_balanced, refused_start, run};
 
 const OLD: &str = "old-token-of-till-4";
@@ -62,10 +62,7 @@ fn post(setup: &Setup, authorization: Option<&str>, message: &str) -> String {
 }
 
 fn hello(id: StreamId, token: &str) -> Vec<u8> {
-    let mut frame = Vec::new();
-    let (client, token) = ("a test".to_owned(), Token::new(token));
-    Hello { stream: id, ack: AckLevel::Durable, client, epoch: 0, relays: false, token }.encode(&mut frame);
-    frame
+    hello_of(id, |hello| hello.token = Token::new(token))
 }
 
 /// A session that has said hello with this token.
@@ -283,6 +280,55 @@ fn a_stream_belongs_to_the_name_that_began_it_also_after_a_restart() {
     let mut session = greeted(&setup, stream_id(1), NEW);
     assert!(matches!(session.next(), Answer::Welcome(welcome) if welcome.last_sequence == 2));
     server.wait_delivered(2);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A link with the owner's stream, and a request with its numbers.
+#[test]
+fn the_token_of_another_has_no_way_to_a_stream() {
+    let setup = setup();
+    write_tokens(&setup, &format!("till-4 {OLD}\nothers {OTHER}\nedge {NEW} relay\n"));
+    let server = setup.start();
+    let id = stream_id(7);
+    let mut owner = greeted(&setup, id, OLD);
+    assert!(matches!(owner.next(), Answer::Welcome(_)));
+    owner.write(&batch(id, 1, &["mine"]));
+    owner.acknowledged(1);
+    let link = |token: &str, listener: usize| {
+        let mut session = Session::connect(setup.address(listener));
+        session
+            .write(&hello_of(stream_id(8), |hello| (hello.relays, hello.token) = (true, Token::new(token))));
+        session
+    };
+    assert_refused(link(OTHER, 0), "the word relay");
+    // By a listener without tokens.
+    let mut open = link(OTHER, 3);
+    assert!(matches!(open.next(), Answer::Welcome(_)));
+    open.write(&batch(id, 2, &["forged"]));
+    assert_refused(open, "begun with a token");
+    let mut open = Session::connect(setup.address(3));
+    open.write(&hello_of(id, |_| {}));
+    assert_refused(open, "begun with a token");
+    let post = |token: &str| {
+        let headers = [format!("Authorization: Bearer {token}"), format!("BBQ-Stream: {}", "07".repeat(16))];
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--include", "--max-time", "60", "--data-binary", "forged"]);
+        headers.iter().for_each(|header| drop(command.args(["--header", header])));
+        command.args(["--header", "BBQ-Sequence: 2"]);
+        String::from_utf8(run(command.arg(format!("http://{}/", setup.address(1))), b"").stdout)
+            .expect("text")
+    };
+    let answer = post(OTHER);
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("another name"), "{answer}");
+    owner.write(&batch(id, 2, &["mine"]));
+    owner.acknowledged(2);
+    // A server with the right to relay passes on what the owner sent over it.
+    let mut relay = link(NEW, 0);
+    assert!(matches!(relay.next(), Answer::Welcome(_)));
+    relay.write(&batch(id, 3, &["mine"]));
+    relay.acknowledged(1);
+    server.wait_delivered(3);
+    assert_eq!(setup.written(), b"mine\n".repeat(3));
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -20,6 +20,7 @@ fn hello() -> Vec<u8> {
         epoch: 0,
         relays: false,
         token: None,
+        progress: None,
     }
     .encode(&mut hello);
     hello

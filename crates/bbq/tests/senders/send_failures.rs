@@ -73,6 +73,8 @@ fn refuse_one(listener: &TcpListener, after_a_batch: bool) {
                 let welcome = Welcome {
                     last_sequence: 0,
                     ack: AckLevel::Durable,
+                    forgotten: false,
+                    highest: None,
                     body_bytes_max: 1 << 20,
                     message_bytes_max: 1 << 20,
                     server: "a test".to_owned(),

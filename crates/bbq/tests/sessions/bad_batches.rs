@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::session::{Answer, Session, batch, batch_of, hello, sealed, stream_id, with_bytes};
+use crate::support::session::{
+    Answer, Session, batch, batch_of, finish, hello, hello_with_progress, sealed, stream_id, with_bytes,
+};
 use crate::support::{Server, Setup, assert_balanced};
-use bbq_wire::{Compression, RefusalCode, SourceKind, StreamId};
+use bbq_wire::{BatchBuilder, Compression, RefusalCode, SourceKind, StreamId};
 
 const LISTEN: &str = "bbq+tcp://127.0.0.1:{0}?message_bytes_max=1KiB";
 /// Offsets in the header of a batch (docs/PROTOCOL.md).
@@ -154,24 +156,66 @@ fn what_stands_before_the_bad_batch_is_kept_and_acknowledged() {
 }
 
 #[test]
-fn an_overlap_is_refused_and_a_gap_is_counted() {
+fn what_comes_late_is_stored_what_is_known_is_not_and_what_is_given_up_is_known() {
     let setup = Setup::new(&[LISTEN]);
     let server = setup.start();
     let id = stream_id(BAD);
     let (mut session, _) = Session::open(setup.address(0), id);
     session.write(&batch(id, 1, &["1", "2", "3"]));
     session.acknowledged(3);
+    // A batch of which a part is known.
     session.write(&batch(id, 3, &["3", "4"]));
-    let refusal = session.refused("an overlap");
-    assert_eq!(refusal.code, RefusalCode::Sequence, "{refusal:?}");
-    assert!(refusal.text.contains('4'), "it says where to go on: {refusal:?}");
-    let (mut session, last) = Session::open(setup.address(0), id);
-    assert_eq!(last, 3);
+    session.acknowledged(4);
     session.write(&batch(id, 10, &["10", "11"]));
     session.acknowledged(11);
-    let status = server.wait_delivered(5);
-    assert_eq!(status["listeners"][0]["ledger"]["skipped"], 6, "{status:#}");
-    assert_eq!(setup.written(), b"1\n2\n3\n10\n11\n");
+    session.write(&batch(id, 6, &["6", "7"]));
+    session.write(&batch(id, 5, &["5", "6", "7", "8", "9", "10", "11", "12"]));
+    session.acknowledged(12);
+    let mut builder = BatchBuilder::new();
+    builder.push(b"21");
+    builder.set_given_up(3);
+    session.write(&finish(builder, id, 21));
+    session.acknowledged(21);
+    // 13 to 17 may still come, 18 to 20 never.
+    session.write(&batch(id, 13, &["13", "14", "15", "16", "17", "18", "19"]));
+    assert!(matches!(session.next(), Answer::Ack(_)));
+    server.wait_delivered(18);
+    server.kill();
+    let server = setup.start();
+    let (mut session, last) = Session::open(setup.address(0), id);
+    assert_eq!(last, 21);
+    session.write(&batch(id, 1, &[""; 21]));
+    session.acknowledged(21);
+    server.wait_delivered(18);
+    let mut lines: Vec<u32> =
+        String::from_utf8(setup.written()).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (1..=17).chain([21]).collect::<Vec<_>>());
+}
+
+/// A client that says where it is, and one of an earlier version, which the server asks for what it was told.
+#[test]
+fn the_welcome_is_about_what_the_client_needs() {
+    let setup = Setup::new(&[LISTEN]);
+    let server = setup.start();
+    let id = stream_id(BAD);
+    let (mut session, _) = Session::open(setup.address(0), id);
+    session.write(&batch(id, 11, &["11", "12"]));
+    session.acknowledged(12);
+    let welcome = |done| {
+        let mut session = Session::connect(setup.address(0));
+        session.write(&hello_with_progress(id, done));
+        let Answer::Welcome(welcome) = session.next() else { panic!("no welcome") };
+        assert!(!welcome.forgotten);
+        (welcome.last_sequence, welcome.highest)
+    };
+    let expected = [(0, Some(12)), (12, Some(12)), (12, Some(12)), (12, Some(12))];
+    assert_eq!([Some(5), Some(10), Some(11), Some(40)].map(welcome), expected);
+    assert_eq!(welcome(None), (12, Some(12)));
+    server.kill();
+    let _server = setup.start();
+    assert_eq!([Some(5), Some(10), Some(11), Some(40)].map(welcome), expected);
+    assert_eq!(welcome(None), (12, Some(12)));
 }
 
 /// `source` says what a batch was made from; a forwarder may send batches of any source.

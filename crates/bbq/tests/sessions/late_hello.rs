@@ -14,6 +14,7 @@ fn hello(epoch: u64) -> Vec<u8> {
         epoch,
         relays: false,
         token: None,
+        progress: None,
     };
     hello.encode(&mut frame);
     frame

@@ -29,7 +29,7 @@ fn last_with(authority: &Authority, certificate: &Pair) -> Setup {
     let setup = Setup::new(&[&format!("bbq+tcp://127.0.0.1:{{0}}?{files}&tokens={{dir}}/tokens")]);
     certificate.write(setup.path(), "server");
     trust(&setup, authority);
-    write_secret(&setup.path().join("tokens"), &format!("edges {TOKEN}\n"));
+    write_secret(&setup.path().join("tokens"), &format!("edges {TOKEN} relay\n"));
     setup
 }
 

@@ -13,6 +13,7 @@ mod failed_sync;
 mod file_rotation;
 mod forward;
 mod forward_circle;
+mod forward_late;
 mod forward_servers;
 mod forward_tls;
 mod grpc_server;

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bbq_wire::batch::{BatchIdentity, crc32c};
-use bbq_wire::session::{AckLevel, ClientSession, ClientStep, Hello, Refusal, Welcome};
+use bbq_wire::session::{AckLevel, ClientSession, ClientStep, Hello, Progress, Refusal, Welcome};
 use bbq_wire::{BatchBuilder, Compression, SourceKind, StreamId};
 
 use super::PATIENCE;
@@ -140,9 +140,28 @@ pub fn hello(id: StreamId) -> Vec<u8> {
 
 /// A hello that wants another level.
 pub fn hello_at(id: StreamId, ack: AckLevel) -> Vec<u8> {
+    hello_of(id, |hello| hello.ack = ack)
+}
+
+/// A hello that says up to where nothing is sent again.
+pub fn hello_with_progress(id: StreamId, done: Option<u64>) -> Vec<u8> {
+    hello_of(id, |hello| hello.progress = done.map(|done| Progress { done, is_kept: false }))
+}
+
+/// A hello that is changed.
+pub fn hello_of(id: StreamId, change: impl FnOnce(&mut Hello)) -> Vec<u8> {
+    let mut hello = Hello {
+        stream: id,
+        ack: AckLevel::Durable,
+        client: "a test".to_owned(),
+        epoch: 0,
+        relays: false,
+        token: None,
+        progress: None,
+    };
+    change(&mut hello);
     let mut frame = Vec::new();
-    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0, relays: false, token: None }
-        .encode(&mut frame);
+    hello.encode(&mut frame);
     frame
 }
 
@@ -160,6 +179,13 @@ pub fn batch_of<M: AsRef<[u8]>>(
 ) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     messages.iter().for_each(|message| builder.push(message.as_ref()));
+    let identity = BatchIdentity { stream: id, first_sequence, base_time_ns: 1, source, compression };
+    builder.finish(&identity).expect("there are messages").to_vec()
+}
+
+/// A batch of what is in a builder.
+pub fn finish(mut builder: BatchBuilder, id: StreamId, first_sequence: u64) -> Vec<u8> {
+    let (source, compression) = (SourceKind::Bbq, Compression::None);
     let identity = BatchIdentity { stream: id, first_sequence, base_time_ns: 1, source, compression };
     builder.finish(&identity).expect("there are messages").to_vec()
 }

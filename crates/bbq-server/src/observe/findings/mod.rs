@@ -2,6 +2,7 @@
 //! page. What the numbers of a status say is decided from that status.
 
 mod lanes;
+mod streams;
 mod workers;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ impl Parts {
         found.extend(self.of_workers(status));
         found.extend(self.of_sinks(status));
         found.extend(stopping);
+        found.extend(self.of_streams());
         found.extend(self.of_listeners().chain(ongoing));
         found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
         let meant_even = self.listeners.iter().zip(&status.listeners).filter(|(listener, _)| {

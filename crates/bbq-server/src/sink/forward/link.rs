@@ -184,7 +184,15 @@ impl Link {
         self.epoch.store(epoch, Ordering::Relaxed);
         let client = concat!("bbq ", env!("CARGO_PKG_VERSION"), ", passing on").to_owned();
         let token = self.servers.token.clone();
-        let hello = Hello { stream: self.id, ack: AckLevel::Durable, client, epoch, relays: true, token };
+        let hello = Hello {
+            stream: self.id,
+            ack: AckLevel::Durable,
+            client,
+            epoch,
+            relays: true,
+            token,
+            progress: None,
+        };
         let mut frame = Vec::new();
         hello.encode(&mut frame);
         connection.write_all(&frame).await?;

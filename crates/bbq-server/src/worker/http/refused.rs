@@ -5,6 +5,7 @@ use hyper::header::{ACCEPT_ENCODING, ALLOW, HeaderName, HeaderValue, RETRY_AFTER
 
 use super::coding;
 use crate::access::Denied;
+use crate::stored::visitor::NotAdmitted;
 
 /// How long a client is asked to wait when there is no room. A sync or a new segment takes less; a stalled sink takes more.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -38,8 +39,12 @@ pub(super) enum Refused {
         "BBQ-Stream (32 hex digits) and BBQ-Sequence (the number of the first message, from 1) go together, each once"
     )]
     Numbers,
-    #[error("this stream is of the server's own messages; use another id as BBQ-Stream")]
-    OwnStream,
+    #[error("{0}")]
+    Stream(NotAdmitted),
+    #[error(
+        "too many ranges of this stream are missing here to tell whether these messages are known; they are not stored"
+    )]
+    Unsure,
     #[error("ack=none does not go together with BBQ-Stream; use ack=durable or ack=received")]
     NumbersWithoutAck,
     #[error(
@@ -90,17 +95,21 @@ impl Refused {
             | Refused::Logs(_)
             | Refused::NumberedLogs
             | Refused::Numbers
-            | Refused::OwnStream
+            | Refused::Stream(NotAdmitted::Own)
             | Refused::NumbersWithoutAck => StatusCode::BAD_REQUEST,
+            Refused::Stream(NotAdmitted::Foreign | NotAdmitted::WithoutToken) => StatusCode::FORBIDDEN,
             Refused::Gap { .. } => StatusCode::CONFLICT,
             Refused::Encoding | Refused::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } | Refused::LogsTooLarge { .. } => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
             Refused::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Refused::NoMemory | Refused::Full | Refused::Busy | Refused::Dropped | Refused::Failed => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refused::NoMemory
+            | Refused::Full
+            | Refused::Busy
+            | Refused::Unsure
+            | Refused::Dropped
+            | Refused::Failed => StatusCode::SERVICE_UNAVAILABLE,
             Refused::OverRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refused::Undecided { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -109,6 +118,7 @@ impl Refused {
     /// The gRPC code of this refusal (google.rpc.Code).
     pub(super) fn code(&self) -> i32 {
         const INVALID_ARGUMENT: i32 = 3;
+        const PERMISSION_DENIED: i32 = 7;
         const DEADLINE_EXCEEDED: i32 = 4;
         const RESOURCE_EXHAUSTED: i32 = 8;
         const UNIMPLEMENTED: i32 = 12;
@@ -119,6 +129,7 @@ impl Refused {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => UNAVAILABLE,
             StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => DEADLINE_EXCEEDED,
             StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
+            StatusCode::FORBIDDEN => PERMISSION_DENIED,
             StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
                 UNIMPLEMENTED

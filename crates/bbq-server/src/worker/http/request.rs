@@ -55,7 +55,7 @@ impl Source {
 
     /// Takes the messages of a request.
     async fn take(&self, route: Route, request: Request<Incoming>) -> Result<Taken, Refused> {
-        authorized(&self.intake.listeners[self.listener_index], request.headers())?;
+        let admission = authorized(&self.intake.listeners[self.listener_index], request.headers())?;
         if request.method() != Method::POST {
             return Err(Refused::Method);
         }
@@ -97,7 +97,7 @@ impl Source {
         self.listener().add_to_rate(self.peer, messages.iter().count() as u64);
         let stored = match numbers {
             None => self.store(kind, ack, messages, &mut deadline).await?,
-            Some(numbers) => self.store_numbered(kind, ack, numbers, messages).await?,
+            Some(numbers) => self.store_numbered(kind, ack, numbers, admission.as_deref(), messages).await?,
         };
         Ok(Taken { ack, stored, rejected })
     }

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use super::messages::Messages;
 use super::refused::Refused;
 use super::source::{Ack, Source};
+use crate::access::Admission;
 use crate::stored::ledger::DropReason;
+use crate::stored::visitor::Visitor;
 use crate::worker::numbered::{self, NotKept, NumberedBatch, Numbers};
 use crate::worker::text::batcher::NotTaken;
 
@@ -77,6 +79,7 @@ impl Source {
         kind: SourceKind,
         ack: Ack,
         numbers: Numbers,
+        admission: Option<&Admission>,
         messages: Messages,
     ) -> Result<Stored, Refused> {
         let count = messages.iter().count() as u64;
@@ -86,16 +89,16 @@ impl Source {
         if numbers.first.checked_add(count).is_none() {
             return Err(Refused::Numbers);
         }
-        if self.intake.streams.is_own(numbers.stream) {
-            return Err(Refused::OwnStream);
-        }
+        let identity = admission.map(Admission::identity);
+        let visitor = Visitor { identity, peer: self.peer, relays: false, is_kept: false };
+        let stream = self.intake.streams.admit(numbers.stream, &visitor).map_err(Refused::Stream)?;
         let message_bytes_max = self.message_bytes_max();
         if messages.iter().any(|message| message.len() > message_bytes_max) {
             return Err(self.too_large());
         }
         let from = (self.listener_index, self.peer);
-        let mut batch =
-            NumberedBatch::new(numbers, kind, messages.iter(), from).ok_or_else(|| self.too_large())?;
+        let mut batch = NumberedBatch::new(stream, numbers, kind, messages.iter(), from)
+            .ok_or_else(|| self.too_large())?;
         batch.is_urgent = ack == Ack::Durable;
         // The batch takes the place of the body.
         let mut body = messages.body;
@@ -127,5 +130,6 @@ fn not_kept(why: NotKept) -> Refused {
         NotKept::Full => Refused::Full,
         NotKept::Failed => Refused::Failed,
         NotKept::Busy => Refused::Busy,
+        NotKept::Unsure => Refused::Unsure,
     }
 }

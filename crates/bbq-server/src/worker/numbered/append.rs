@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::Envelope;
+use bbq_wire::Span;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::batch::{HandedRequest, Kept, NotKept, NumberedBatch};
-use crate::stored::stream::{LaneState, Requested, Stream};
+use crate::stored::stream::{Appended, LaneState, Lanes, NotAppended, Numbers, Way};
 use crate::time::unix_ns;
 use crate::worker::intake::Intake;
 use crate::worker::undurable::Fallback;
-use crate::worker::waiters::{RequestBatch, Waiter};
+use crate::worker::waiters::{RequestBatch, Settles, Waiter};
 
 /// How long a complete request waits for room in the lane: longer than a sync takes, shorter than clients wait.
 pub(crate) const ROOM_PATIENCE: Duration = Duration::from_secs(5);
@@ -61,29 +62,71 @@ enum Placed {
 }
 
 async fn keep_here(intake: &Intake, mut batch: NumberedBatch) -> Result<Placed, NotKept> {
-    let mut duplicates = 0;
-    let stream = intake.streams.stream(batch.header.stream);
-    let last = batch.header.last_sequence();
-    let mut deadline = None;
+    let (stream, records) = (Arc::clone(&batch.stream), batch.numbers());
+    let ledger = &intake.listeners[batch.listener_index].ledger;
+    let (mut duplicates, mut deadline) = (0, None);
+    let mut add_duplicates = |records: u64| {
+        ledger.add_duplicates(records);
+        duplicates += records;
+        duplicates
+    };
     loop {
-        match append(intake, &stream, &batch) {
-            Requested::Appended => return Ok(Placed::Kept(Kept { stream, last, duplicates })),
-            Requested::Duplicate => {
-                let records = u64::from(batch.header.records);
-                intake.listeners[batch.listener_index].ledger.add_duplicates(records);
-                return Ok(Placed::Kept(Kept { stream, last, duplicates: duplicates + records }));
+        // Of a batch that is partly known, the part that is not, and then what is behind it.
+        let (unknown, duplicates) = match append_when_there_is_room(intake, &batch, &mut deadline).await {
+            Ok(Added::New) => {
+                return Ok(Placed::Kept(Kept { stream, records, duplicates: add_duplicates(0) }));
             }
-            Requested::Overlap { known } => {
-                let rest = batch.after(known).ok_or(NotKept::Failed)?;
-                let records = u64::from(batch.header.records - rest.header.records);
-                intake.listeners[batch.listener_index].ledger.add_duplicates(records);
-                duplicates += records;
-                batch = rest;
+            Ok(Added::Known) => {
+                let duplicates = add_duplicates(batch.numbers().count());
+                return Ok(Placed::Kept(Kept { stream, records, duplicates }));
             }
-            Requested::Gap { known } => return Err(NotKept::Gap { expected: known + 1 }),
-            Requested::Elsewhere(lane) => return Ok(Placed::Elsewhere(lane, batch, duplicates)),
-            Requested::Failed => return Err(NotKept::Failed),
-            Requested::Full => {
+            Ok(Added::Partly(unknown)) => (unknown, add_duplicates(unknown.first - batch.numbers().first)),
+            Err(Failed::Elsewhere(lane)) => return Ok(Placed::Elsewhere(lane, batch, add_duplicates(0))),
+            Err(Failed::NotKept(why)) => return Err(why),
+        };
+        let last = batch.numbers().last;
+        let part = batch.part(unknown).ok_or(NotKept::Failed)?;
+        match append_when_there_is_room(intake, &part, &mut deadline).await {
+            Ok(_) => {}
+            Err(Failed::Elsewhere(lane)) => {
+                let rest = batch.part(Span { first: unknown.first, last }).ok_or(NotKept::Failed)?;
+                return Ok(Placed::Elsewhere(lane, rest, duplicates));
+            }
+            Err(Failed::NotKept(why)) => return Err(why),
+        }
+        if unknown.last == last {
+            return Ok(Placed::Kept(Kept { stream, records, duplicates }));
+        }
+        batch = batch.part(Span { first: unknown.last + 1, last }).ok_or(NotKept::Failed)?;
+    }
+}
+
+/// What became of a batch.
+enum Added {
+    New,
+    Known,
+    /// Some records are known, and none was stored. The first that are not have these numbers.
+    Partly(Span),
+}
+
+/// Why a batch was neither stored nor known.
+enum Failed {
+    /// Its stream's home is this lane.
+    Elsewhere(u32),
+    NotKept(NotKept),
+}
+
+async fn append_when_there_is_room(
+    intake: &Intake,
+    batch: &NumberedBatch,
+    deadline: &mut Option<Instant>,
+) -> Result<Added, Failed> {
+    loop {
+        match append(intake, batch) {
+            Ok(Appended::New { .. }) => return Ok(Added::New),
+            Ok(Appended::Known { .. }) => return Ok(Added::Known),
+            Ok(Appended::Partly(unknown)) => return Ok(Added::Partly(unknown)),
+            Ok(Appended::Full) => {
                 let until = *deadline.get_or_insert_with(|| Instant::now() + ROOM_PATIENCE);
                 let in_time = tokio::select! {
                     biased;
@@ -91,40 +134,45 @@ async fn keep_here(intake: &Intake, mut batch: NumberedBatch) -> Result<Placed, 
                     in_time = tokio::time::timeout_at(until, intake.room.notified()) => in_time.is_ok(),
                 };
                 if !in_time {
-                    return Err(NotKept::Full);
+                    return Err(Failed::NotKept(NotKept::Full));
                 }
+            }
+            Err(NotAppended::Elsewhere(Some(lane))) => return Err(Failed::Elsewhere(lane)),
+            Err(NotAppended::Gap { known }) => {
+                return Err(Failed::NotKept(NotKept::Gap { expected: known + 1 }));
+            }
+            Err(NotAppended::Failed(_)) => return Err(Failed::NotKept(NotKept::Failed)),
+            Err(NotAppended::Unsure) => return Err(Failed::NotKept(NotKept::Unsure)),
+            Err(NotAppended::Elsewhere(None) | NotAppended::TakenOver) => {
+                return Err(Failed::NotKept(NotKept::Busy));
             }
         }
     }
 }
 
 /// Appends the batch if its stream's home is this worker's lane and its numbers are the next ones.
-fn append(intake: &Intake, stream: &Arc<Stream>, batch: &NumberedBatch) -> Requested {
+fn append(intake: &Intake, batch: &NumberedBatch) -> Result<Appended, NotAppended> {
     let listener = &intake.listeners[batch.listener_index];
-    let mut group = 0;
     let put = || {
         let envelope = Envelope { source: listener.source, received_ns: unix_ns(), peer: batch.peer };
-        intake
-            .lane
-            .append(&envelope, &batch.header, &batch.bytes, batch.is_urgent)
-            .inspect(|put| group = *put)
+        intake.lane.append(&envelope, &batch.header, &batch.bytes, batch.is_urgent)
     };
-    let (here, passed) = (intake.lane.index(), |lane| intake.retention.passed(lane));
-    let state = |lane| LaneState::of(intake.mesh.lanes(), lane);
-    let (requested, lost) = stream.append_request(&batch.header, here, passed, state, put);
-    if let Some(lane) = lost
+    let passed = |lane| intake.retention.passed(lane);
+    let lanes = Lanes::new(intake.lane.index(), passed, |lane| LaneState::of(intake.mesh.lanes(), lane));
+    let numbers = Numbers::of(&batch.header, 0);
+    let appended = batch.stream.append(Way::Request, &lanes, numbers, put)?;
+    let Appended::New { group, order_lost, .. } = appended else { return Ok(appended) };
+    if let Some(lane) = order_lost
         && let Some(repeats) = intake.order_lost.report()
     {
         warn!(peer = ?batch.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");
     }
-    if requested == Requested::Appended {
-        let records = batch.header.records;
-        listener.ledger.add_spooled(records.into());
-        let fallback = if batch.is_urgent { Fallback::Sender } else { Fallback::None };
-        intake.view.undurable.add(listener.source, fallback, records);
-        let (sequence, stream) = (batch.header.last_sequence(), Arc::clone(stream));
-        intake.waiters.push(group, Waiter::Request(RequestBatch { sequence, stream }));
-        intake.rounds.note_batch(&intake.view.active_sessions);
-    }
-    requested
+    let records = batch.header.records;
+    listener.ledger.add_spooled(records.into());
+    let fallback = if batch.is_urgent { Fallback::Sender } else { Fallback::None };
+    intake.view.undurable.add(listener.source, fallback, records);
+    let settles = Settles { stream: Arc::clone(&batch.stream), numbers: numbers.settled() };
+    intake.waiters.push(group, Waiter::Request(RequestBatch { settles }));
+    intake.rounds.note_batch(&intake.view.active_sessions);
+    Ok(appended)
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bbq_wire::batch::{BatchIdentity, BatchLimits};
+use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
-use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
+use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
 use tokio::sync::oneshot;
 
 use crate::stored::stream::Stream;
@@ -21,6 +21,8 @@ pub(crate) struct Numbers {
 /// The records of a request as a batch of its stream.
 #[derive(Debug)]
 pub(crate) struct NumberedBatch {
+    /// To which its sender may append.
+    pub(super) stream: Arc<Stream>,
     pub(super) bytes: Vec<u8>,
     pub(super) header: BatchHeader,
     pub(crate) listener_index: usize,
@@ -39,7 +41,7 @@ pub(crate) struct HandedRequest {
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(super) stream: Arc<Stream>,
-    pub(super) last: u64,
+    pub(super) records: Span,
     /// Records that were known before.
     pub(crate) duplicates: u64,
 }
@@ -55,11 +57,14 @@ pub(crate) enum NotKept {
     Failed,
     /// The worker of the stream's home takes no request now, or the stream has just moved.
     Busy,
+    /// It cannot be told whether the records are known.
+    Unsure,
 }
 
 impl NumberedBatch {
     /// Makes a batch of records. `None` if there are none, or too many for a batch or for the numbers.
     pub(crate) fn new<'a>(
+        stream: Arc<Stream>,
         numbers: Numbers,
         kind: SourceKind,
         records: impl Iterator<Item = &'a [u8]>,
@@ -81,7 +86,7 @@ impl NumberedBatch {
         };
         let (bytes, _) = builder.into_batch(&identity)?;
         let header = BatchHeader::decode(bytes.first_chunk::<BATCH_HEADER_BYTES>()?).ok()?;
-        Some(NumberedBatch { bytes, header, listener_index, peer, is_urgent: true })
+        Some(NumberedBatch { stream, bytes, header, listener_index, peer, is_urgent: true })
     }
 
     /// The memory that the batch holds.
@@ -89,15 +94,25 @@ impl NumberedBatch {
         self.bytes.capacity()
     }
 
-    /// The batch without the records up to number `known`.
-    pub(super) fn after(&self, known: u64) -> Option<NumberedBatch> {
-        let mut scratch = Vec::new();
-        let batch = Batch::verify(&self.bytes, BatchLimits::FORMAT, &mut scratch).ok()?;
-        let skipped = usize::try_from(known + 1 - self.header.first_sequence).ok()?;
-        let numbers = Numbers { stream: self.header.stream, first: known + 1 };
-        let from = (self.listener_index, self.peer);
-        let after = NumberedBatch::new(numbers, self.header.source, batch.records().skip(skipped), from)?;
-        Some(NumberedBatch { is_urgent: self.is_urgent, ..after })
+    /// The numbers of its records.
+    pub(super) fn numbers(&self) -> Span {
+        Span { first: self.header.first_sequence, last: self.header.last_sequence() }
+    }
+
+    /// The records with these numbers, which are in the batch. `None` if the batch is damaged.
+    pub(super) fn part(&self, numbers: Span) -> Option<NumberedBatch> {
+        let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
+        Batch::verified_before(&self.bytes, &mut scratch).ok()?.append_part(numbers, &mut bytes);
+        let header = Batch::peek(&bytes).ok()??;
+        let NumberedBatch { listener_index, peer, is_urgent, .. } = *self;
+        Some(NumberedBatch {
+            stream: Arc::clone(&self.stream),
+            bytes,
+            header,
+            listener_index,
+            peer,
+            is_urgent,
+        })
     }
 }
 
@@ -107,6 +122,6 @@ impl Kept {
     /// # Errors
     /// A lane failed while it had records of the stream in memory.
     pub(crate) async fn durable(&self) -> Result<(), NotKept> {
-        if self.stream.durable_at(self.last).await { Ok(()) } else { Err(NotKept::Failed) }
+        if self.stream.durable_at(self.records).await { Ok(()) } else { Err(NotKept::Failed) }
     }
 }

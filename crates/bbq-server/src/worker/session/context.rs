@@ -9,7 +9,7 @@ use crate::access::ServedTokens;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
-use crate::stored::stream::LaneState;
+use crate::stored::stream::{LaneState, Lanes};
 use crate::stored::streams::Streams;
 use crate::worker::scratch::Scratch;
 use crate::worker::undurable::Undurable;
@@ -51,9 +51,10 @@ pub struct SessionContext<'a, C> {
 }
 
 impl<C: Connection> SessionContext<'_, C> {
-    /// Whether a lane takes more batches.
-    pub(super) fn state_of(&self, lane: u32) -> LaneState {
-        LaneState::of(self.lanes, lane)
+    /// The lanes, for a stream of this session.
+    pub(super) fn stream_lanes(&self) -> Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState> {
+        let passed = |lane| self.retention.passed(lane);
+        Lanes::new(self.lane.index(), passed, |lane| LaneState::of(self.lanes, lane))
     }
 
     /// Whether a batch of `batch_bytes` has to wait, for room in the lane, because the session has used its share, or because the

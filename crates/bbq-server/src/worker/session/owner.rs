@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bbq_spool::{Envelope, LaneError};
-use bbq_wire::BatchHeader;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+use bbq_wire::{Batch, BatchHeader, Span};
 
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
 use crate::access::Admission;
-use crate::stored::stream::{Appended, NotAppended, Stream};
+use crate::stored::stream::{Appended, NotAppended, Numbers, Stream, Way};
 use crate::worker::undurable::Fallback;
-use crate::worker::waiters::SessionBatch;
+use crate::worker::waiters::{SessionBatch, Settles};
 
 /// A stream, and the number of the connection that took it over.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct StreamOwner {
     /// For a connection that relays batches of any stream (see `relay`): how many batches its link had brought at the welcome.
     /// `None` for other connections.
     pub relays: Option<u64>,
+    /// The client says in its batches which numbers will never come. Of others, numbers that are skipped count as such.
+    pub states_gaps: bool,
     /// The identity that the client's token proved; `None` if the listener asks for no token.
     pub admission: Option<Arc<Admission>>,
 }
@@ -38,10 +40,33 @@ pub struct Established {
     pub(super) ack_sent: u64,
 }
 
+/// A batch as it came, and its numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived<'a> {
+    pub(super) header: BatchHeader,
+    pub(super) numbers: Numbers,
+    pub(super) bytes: &'a [u8],
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// All of it is stored, or known.
+    All,
+    /// Some of its records are known, and none was stored. The first that are not have these numbers.
+    Partly(Span),
+    /// There is no room for it now.
+    Full,
+}
+
+/// The most parts of a batch that are stored at a time, where some of its records are known. Each costs a look at the whole batch, so a
+/// hostile client must not choose how many.
+pub(super) const PARTS_MAX: usize = 16;
+
 impl StreamOwner {
     /// Whether a newer connection owns the stream.
     pub(super) fn is_taken_over(&self) -> bool {
-        self.stream.head().owner != self.owner
+        !self.stream.is_owned_by(self.owner)
     }
 
     /// Waits until a newer connection owns the stream.
@@ -49,13 +74,12 @@ impl StreamOwner {
         self.stream.taken_over(self.owner).await;
     }
 
-    /// Appends a batch if it is new; `false` when the lane is full.
+    /// Appends a batch if it is new; `false` when the lane is full. Of a batch that is partly known, appends what is not.
     pub(super) fn append<C: Connection>(
         &self,
         context: &SessionContext<'_, C>,
         replies: &Rc<Replies<C>>,
-        header: &BatchHeader,
-        bytes: &[u8],
+        batch: &Arrived<'_>,
     ) -> Result<bool, Refusal> {
         if self.admission.as_ref().is_some_and(|admission| admission.is_revoked()) {
             let text =
@@ -63,33 +87,119 @@ impl StreamOwner {
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         if let Some(before) = self.relays {
-            return self.append_relayed(before, context, replies, header, bytes);
+            return self.append_relayed(before, context, replies, batch);
         }
-        let level = replies.level.get();
-        let put = || put(context, level, header, bytes);
-        match self.stream.append(self.owner, context.lane.index(), header, put) {
-            Ok(Appended::New { group, skipped }) => {
-                let sequence = header.last_sequence();
-                let (stream, relayed) = (Arc::clone(&self.stream), None);
-                let replies = Rc::clone(replies);
-                let batch = SessionBatch { sequence, bytes: bytes.len(), stream, relayed, replies };
-                note_appended(context, level, header, skipped, group, batch);
-                Ok(true)
-            }
-            Ok(Appended::Duplicate) => {
-                context.ledger.add_duplicates(u64::from(header.records));
-                match level {
-                    AckLevel::None => {}
-                    // What is durable may not be replicated yet.
-                    AckLevel::Replicated => replies.acknowledge_again(replies.ack_due.get()),
-                    _ => replies.acknowledge_again(self.stream.durable()),
+        // Progress is made by each part, so that a batch with more of them is taken in several connections.
+        for _ in 0..PARTS_MAX {
+            match self.append_unless_partly(context, replies, batch)? {
+                Added::All => return Ok(true),
+                Added::Full => return Ok(false),
+                Added::Partly(unknown) => {
+                    let part = Part::of(batch, unknown)?;
+                    if self.append_unless_partly(context, replies, &part.arrived())? == Added::Full {
+                        return Ok(false);
+                    }
                 }
-                Ok(true)
             }
-            Ok(Appended::Full) => Ok(false),
-            Err(why) => Err(refusal(why, header)),
+        }
+        Err(too_many_parts(batch))
+    }
+
+    fn append_unless_partly<C: Connection>(
+        &self,
+        context: &SessionContext<'_, C>,
+        replies: &Rc<Replies<C>>,
+        batch: &Arrived<'_>,
+    ) -> Result<Added, Refusal> {
+        let level = replies.level.get();
+        let put = || put(context, level, &batch.header, batch.bytes);
+        let last = batch.numbers.records.last;
+        match self.stream.append(Way::Session(self.owner), &context.stream_lanes(), batch.numbers, put) {
+            Ok(Appended::New { group, missing, .. }) => {
+                let skipped = batch.numbers.given_up + if self.states_gaps { 0 } else { missing };
+                let settles = Settles { stream: Arc::clone(&self.stream), numbers: batch.numbers.settled() };
+                let (bytes, replies) = (batch.bytes.len(), Rc::clone(replies));
+                let waiter =
+                    SessionBatch { sequence: last, bytes, of_link: None, settles: Some(settles), replies };
+                note_appended(context, level, &batch.header, skipped, group, waiter);
+                Ok(Added::All)
+            }
+            Ok(Appended::Known { is_durable }) => {
+                context.ledger.add_duplicates(u64::from(batch.header.records));
+                self.acknowledge_known(context, replies, last, is_durable)?;
+                Ok(Added::All)
+            }
+            Ok(Appended::Partly(unknown)) => Ok(Added::Partly(unknown)),
+            Ok(Appended::Full) => Ok(Added::Full),
+            Err(why) => Err(refusal(why)),
         }
     }
+
+    /// Acknowledges records that are known, when they are on disk, and after those before them.
+    fn acknowledge_known<C: Connection>(
+        &self,
+        context: &SessionContext<'_, C>,
+        replies: &Rc<Replies<C>>,
+        last: u64,
+        is_durable: bool,
+    ) -> Result<(), Refusal> {
+        let level = replies.level.get();
+        if level == AckLevel::None {
+            return Ok(());
+        }
+        replies.acknowledge_again();
+        match level {
+            AckLevel::Received => replies.acknowledge(last),
+            AckLevel::None | AckLevel::Durable => {}
+            // In which lanes they are is not known. The next welcome waits until the next servers have all of them.
+            AckLevel::Replicated if last > replies.ack_due.get() => {
+                let text = "these messages arrived over another path; connect again, and the welcome tells when the next servers have them";
+                return Err(Refusal::new(RefusalCode::Busy, text));
+            }
+            AckLevel::Replicated => return Ok(()),
+        }
+        if is_durable && replies.outstanding.get() == 0 {
+            replies.acknowledge(last);
+            return Ok(());
+        }
+        let group = context.waiters.last_group().ok_or_else(|| refusal(NotAppended::Elsewhere(None)))?;
+        let replies = Rc::clone(replies);
+        context.waiters.push_batch(
+            group,
+            SessionBatch { sequence: last, bytes: 0, of_link: None, settles: None, replies },
+        );
+        Ok(())
+    }
+}
+
+/// A part of a batch, as a batch of its own.
+pub(super) struct Part {
+    header: BatchHeader,
+    numbers: Numbers,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    /// The records of the batch with the numbers `unknown`. The batch was verified when it arrived.
+    pub(super) fn of(batch: &Arrived<'_>, unknown: Span) -> Result<Part, Refusal> {
+        let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
+        Batch::verified_before(batch.bytes, &mut scratch)?.append_part(unknown, &mut bytes);
+        let Some(header) = Batch::peek(&bytes)? else { return Err(too_many_parts(batch)) };
+        Ok(Part { header, numbers: Numbers { records: unknown, given_up: 0 }, bytes })
+    }
+
+    pub(super) fn arrived(&self) -> Arrived<'_> {
+        Arrived { header: self.header, numbers: self.numbers, bytes: &self.bytes }
+    }
+}
+
+/// The refusal of a batch of which parts are known here and others are not.
+pub(super) fn too_many_parts(batch: &Arrived<'_>) -> Refusal {
+    let numbers = batch.numbers.records;
+    let text = format!(
+        "parts of the batch {numbers} are known, and more than {PARTS_MAX} parts are not; send it again, or in smaller batches"
+    );
+    Refusal::new(RefusalCode::Sequence, text)
 }
 
 /// Puts a batch into the lane, and returns its group.
@@ -124,22 +234,24 @@ pub(super) fn note_appended<C: Connection>(
 }
 
 /// Why a batch was not appended, as its client reads it.
-pub(super) fn refusal(why: NotAppended, header: &BatchHeader) -> Refusal {
+pub(super) fn refusal(why: NotAppended) -> Refusal {
     match why {
         NotAppended::TakenOver => taken_over(),
-        NotAppended::Overlap { known } => overlap(header.first_sequence, known),
-        NotAppended::Elsewhere => {
+        NotAppended::Elsewhere(_) => {
             let text = "earlier records of the stream arrived over another path and are not delivered yet; connect again";
             Refusal::new(RefusalCode::Busy, text)
         }
+        NotAppended::Unsure => {
+            let text = "too many ranges of this stream are missing here to tell whether these records are known; they are not stored, \
+                        and wait at their sender";
+            Refusal::new(RefusalCode::Busy, text)
+        }
+        NotAppended::Gap { known } => {
+            let text = format!("numbers after {known} are missing; send them first");
+            Refusal::new(RefusalCode::Sequence, text)
+        }
         NotAppended::Failed(why) => Refusal::new(RefusalCode::SpoolFailed, why),
     }
-}
-
-fn overlap(first: u64, known: u64) -> Refusal {
-    let next = known + 1;
-    let text = format!("batch begins at {first}, and its records up to {known} are known; begin at {next}");
-    Refusal::new(RefusalCode::Sequence, text)
 }
 
 /// The refusal for the previous owner of a stream.

@@ -16,20 +16,25 @@
 //! Order: all batches of a link go into one lane. If a stream has unread batches in another lane, as after a restart, the link
 //! moves to that lane. In the middle of a session the order is given up, because one link cannot follow all its streams.
 //!
+//! What arrives late is stored: the numbers before it may have come over another path. Only the first sender of a stream can say that a
+//! number never comes; what it says is in its batch, and is passed on with it.
+//!
 //! A circle of servers shows when a batch that a worker here has made comes back. The link is refused: the batch would be stored once
 //! more, as the table has no streams of workers. What came from bbq clients is known when it comes back, and does no harm.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bbq_wire::BatchHeader;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
 use super::context::SessionContext;
-use super::owner::{StreamOwner, note_appended, put, refusal, taken_over};
+use super::owner::{
+    Added, Arrived, PARTS_MAX, Part, StreamOwner, note_appended, put, refusal, taken_over, too_many_parts,
+};
 use super::replies::{Connection, Replies};
-use crate::stored::stream::{Appended, NotAppended};
-use crate::worker::waiters::SessionBatch;
+use crate::stored::stream::{Appended, NotAppended, Stream, Way};
+use crate::stored::visitor::Visitor;
+use crate::worker::waiters::{SessionBatch, Settles};
 
 impl StreamOwner {
     /// Appends a batch of any stream if it is new; `false` when the lane is full. `before` is the link's number at the welcome.
@@ -38,79 +43,89 @@ impl StreamOwner {
         before: u64,
         context: &SessionContext<'_, C>,
         replies: &Rc<Replies<C>>,
-        header: &BatchHeader,
-        bytes: &[u8],
+        batch: &Arrived<'_>,
     ) -> Result<bool, Refusal> {
-        if context.streams.is_own(header.stream) {
-            let text = "these messages began at this server and came back: servers pass messages on in a circle; remove the sink \
-                        that leads here";
-            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        let identity = self.admission.as_ref().map(|admission| admission.identity());
+        let visitor = Visitor { identity, peer: context.peer, relays: true, is_kept: false };
+        let records = context.streams.admit(batch.header.stream, &visitor);
+        let records = records.map_err(|why| Refusal::new(RefusalCode::NotAllowed, why.to_string()))?;
+        for _ in 0..PARTS_MAX {
+            match self.append_to_records(before, context, replies, &records, (batch, true))? {
+                Added::All => return Ok(true),
+                Added::Full => return Ok(false),
+                Added::Partly(unknown) => {
+                    let part = Part::of(batch, unknown)?;
+                    let part = (&part.arrived(), false);
+                    if self.append_to_records(before, context, replies, &records, part)? == Added::Full {
+                        return Ok(false);
+                    }
+                }
+            }
         }
+        // The other server sends it again in halves.
+        Err(too_many_parts(batch))
+    }
+
+    /// Appends a batch to its own stream. If it is not a part of one, counts it as the next one of the link.
+    fn append_to_records<C: Connection>(
+        &self,
+        before: u64,
+        context: &SessionContext<'_, C>,
+        replies: &Rc<Replies<C>>,
+        records: &Arc<Stream>,
+        (batch, is_whole): (&Arrived<'_>, bool),
+    ) -> Result<Added, Refusal> {
         let level = replies.level.get();
         // The locks of two streams are never held together: the client chooses the streams.
-        let relayed_batches = {
-            let link = self.stream.head();
-            if link.owner != self.owner {
-                return Err(taken_over());
-            }
-            link.appended
-        };
-        let records = context.streams.stream(header.stream);
+        let relayed_batches = self.stream.link_number(self.owner).ok_or_else(taken_over)?;
         let has_begun = relayed_batches > before;
-        let lanes = (|lane| context.retention.passed(lane), |lane| context.state_of(lane));
-        let put = || put(context, level, header, bytes);
-        let appended = match records.append_relayed(context.lane.index(), has_begun, lanes, header, put) {
-            Ok(Appended::Full) => return Ok(false),
-            Ok(appended) => appended,
-            Err(why) => {
-                if why == NotAppended::Elsewhere && !has_begun {
-                    self.stream.follow_home(&records);
-                }
-                return Err(refusal(why, header));
-            }
+        let put = || put(context, level, &batch.header, batch.bytes);
+        let way = Way::Relay { gives_up_order: has_begun };
+        let number = relayed_batches + u64::from(is_whole);
+        let waiter = |bytes, settles| SessionBatch {
+            sequence: number,
+            bytes,
+            of_link: is_whole.then(|| Arc::clone(&self.stream)),
+            settles,
+            replies: Rc::clone(replies),
         };
-        let sequence = relayed_batches + 1;
-        {
-            let mut link = self.stream.head();
-            link.appended = link.appended.max(sequence);
-        }
-        let (stream, replies) = (Arc::clone(&self.stream), Rc::clone(replies));
-        let relayed = Some((records, header.last_sequence()));
-        let batch = SessionBatch { sequence, bytes: bytes.len(), stream, relayed, replies };
-        match appended {
-            Appended::New { group, skipped } => {
-                note_appended(context, level, header, skipped, group, batch);
-                Ok(true)
+        match records.append(way, &context.stream_lanes(), batch.numbers, put) {
+            Ok(Appended::New { group, .. }) => {
+                let settles = Settles { stream: Arc::clone(records), numbers: batch.numbers.settled() };
+                if is_whole {
+                    self.stream.add_to_link(number, true);
+                }
+                let waiter = waiter(batch.bytes.len(), Some(settles));
+                note_appended(context, level, &batch.header, batch.numbers.given_up, group, waiter);
+                Ok(Added::All)
             }
-            _ => {
-                context.ledger.add_duplicates(u64::from(header.records));
-                note_known(context, level, batch).map_err(|why| refusal(why, header))?;
-                Ok(true)
+            Ok(Appended::Known { is_durable }) => {
+                context.ledger.add_duplicates(u64::from(batch.header.records));
+                if level == AckLevel::Received {
+                    replies.acknowledge(number);
+                }
+                if is_durable && replies.outstanding.get() == 0 {
+                    self.stream.add_to_link(number, false);
+                    if level == AckLevel::Durable {
+                        replies.acknowledge(number);
+                    }
+                    return Ok(Added::All);
+                }
+                // After the batches before it, and after the group that may still hold its records.
+                let group = context.waiters.last_group();
+                let group = group.ok_or_else(|| refusal(NotAppended::Elsewhere(None)))?;
+                self.stream.add_to_link(number, true);
+                context.waiters.push_batch(group, waiter(0, None));
+                Ok(Added::All)
+            }
+            Ok(Appended::Partly(unknown)) => Ok(Added::Partly(unknown)),
+            Ok(Appended::Full) => Ok(Added::Full),
+            Err(why) => {
+                if matches!(why, NotAppended::Elsewhere(_)) && !has_begun {
+                    self.stream.follow_home(records);
+                }
+                Err(refusal(why))
             }
         }
     }
-}
-
-/// Acknowledges a batch whose records are known, after the batches before it and after the group that may still hold its records.
-fn note_known<C: Connection>(
-    context: &SessionContext<'_, C>,
-    level: AckLevel,
-    batch: SessionBatch<C>,
-) -> Result<(), NotAppended> {
-    let relayed = batch.relayed.filter(|(stream, last)| stream.durable() < *last);
-    let waits = relayed.is_some() || batch.replies.outstanding.get() > 0;
-    let batch = SessionBatch { bytes: 0, relayed, ..batch };
-    if level == AckLevel::Received {
-        batch.replies.acknowledge(batch.sequence);
-    }
-    if waits {
-        let group = context.waiters.last_group().ok_or(NotAppended::Elsewhere)?;
-        context.waiters.push_batch(group, batch);
-    } else {
-        batch.stream.set_known(batch.sequence);
-        if level == AckLevel::Durable {
-            batch.replies.acknowledge(batch.sequence);
-        }
-    }
-    Ok(())
 }

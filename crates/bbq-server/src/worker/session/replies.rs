@@ -167,10 +167,9 @@ impl<C: Connection> Replies<C> {
         self.ack_due.set(self.ack_due.get().max(sequence));
     }
 
-    /// Acknowledges up to `sequence` again: the client resent durable records, so it did not read the acknowledgement.
-    pub(super) fn acknowledge_again(&self, sequence: u64) {
+    /// Sends the newest acknowledgement again: the client resent records that are known, so it did not read it.
+    pub(super) fn acknowledge_again(&self) {
         self.ack_sent.set(0);
-        self.acknowledge(sequence);
     }
 
     /// Sends the replies, as far as the connection takes them now.

@@ -16,11 +16,12 @@ use bbq_wire::{StreamId, Token};
 use tracing::debug;
 
 use super::context::SessionContext;
-use super::owner::{Established, StreamOwner, taken_over};
+use super::owner::{Arrived, Established, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
 use crate::access::{Admission, Denied};
 use crate::stored::replicas::Replicas;
-use crate::stored::stream::{Home, Settled};
+use crate::stored::stream::{Home, Numbers, Settled};
+use crate::stored::visitor::Visitor;
 
 /// The bytes that have arrived, and what a step did with them.
 #[derive(Debug)]
@@ -277,23 +278,21 @@ impl<C: Connection> SessionState<C> {
         input: &mut Input<'_>,
     ) -> Result<Option<Step>, Refusal> {
         let Phase::HelloReceived(hello, admission) = &self.phase else { return Ok(None) };
-        // A server behind this one would take the server's own messages for known.
-        if context.streams.is_own(hello.stream) {
-            let text = "this stream is of the server's own messages; begin a new stream";
+        if hello.relays && admission.as_ref().is_some_and(|admission| !admission.relays()) {
+            let text = "this token may not pass on the messages of others; write the word relay behind it in this server's file of tokens";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
-        let stream = context.streams.stream(hello.stream);
-        if let Some(admission) = admission
-            && !stream.belongs_to(admission.identity())
-        {
-            let text = "this stream was begun with a token of another name; use that, or begin a new stream";
-            return Err(Refusal::new(RefusalCode::NotAllowed, text));
-        }
-        let (here, passed) = (context.lane.index(), |lane| context.retention.passed(lane));
-        let taken =
-            context.streams.take_over(&stream, hello.epoch, here, passed, |lane| context.state_of(lane));
-        let (home, owner) = taken;
-        match home {
+        let visitor = Visitor {
+            identity: admission.as_ref().map(|admission| admission.identity()),
+            peer: context.peer,
+            // The stream of a link is the link's own.
+            relays: false,
+            is_kept: hello.relays || hello.progress.is_some_and(|progress| progress.is_kept),
+        };
+        let stream = context.streams.admit(hello.stream, &visitor);
+        let stream = stream.map_err(|why| Refusal::new(RefusalCode::NotAllowed, why.to_string()))?;
+        let owner = context.streams.next_owner();
+        match stream.take_over(owner, hello.epoch, &context.stream_lanes()) {
             Home::Elsewhere(lane) => return Ok(Some(Step::HandOver(lane))),
             Home::Outdated => return Err(taken_over()),
             Home::Lost(lane) => input.order_lost = Some((hello.stream, lane)),
@@ -302,8 +301,9 @@ impl<C: Connection> SessionState<C> {
         if let Phase::HelloReceived(hello, admission) =
             std::mem::replace(&mut self.phase, Phase::AwaitingHello)
         {
-            let relays = hello.relays.then_some(0);
-            self.phase = Phase::Settling(hello, StreamOwner { stream, owner, relays, admission });
+            let (relays, states_gaps) = (hello.relays.then_some(0), hello.progress.is_some());
+            self.phase =
+                Phase::Settling(hello, StreamOwner { stream, owner, relays, states_gaps, admission });
         }
         Ok(None)
     }
@@ -312,9 +312,9 @@ impl<C: Connection> SessionState<C> {
     /// client to send that again.
     fn welcome(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::Settling(hello, owner) = &self.phase else { return Ok(None) };
-        let last_sequence = match owner.stream.settled_now(owner.owner) {
+        let (last_sequence, highest) = match owner.stream.settled_now(owner.owner, hello.progress) {
             None => return Ok(Some(Step::AwaitStream)),
-            Some(Settled::Until(sequence)) => sequence,
+            Some(Settled::Until { last, highest }) => (last, highest),
             Some(Settled::Never) => {
                 let why = "a lane failed; the server must be restarted";
                 return Err(Refusal::new(RefusalCode::SpoolFailed, why));
@@ -333,6 +333,9 @@ impl<C: Connection> SessionState<C> {
         self.replies.welcome(&Welcome {
             last_sequence,
             ack,
+            // A client that has sent nothing has no stream that could be forgotten.
+            forgotten: highest == 0 && context.streams.forgotten().total > 0,
+            highest: Some(highest),
             body_bytes_max: context.limits.body_bytes_max,
             message_bytes_max: context.limits.message_bytes_max,
             server: concat!("bbq ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -365,8 +368,10 @@ impl<C: Connection> SessionState<C> {
                         }
                         break Step::AwaitRoom(bytes.len());
                     }
-                    context.scratch.verified(bytes, context.limits, |_| ())?;
-                    if !owner.append(context, &self.replies, &header, bytes)? {
+                    let given_up =
+                        context.scratch.verified(bytes, context.limits, |batch| batch.given_up())?;
+                    let batch = Arrived { header, numbers: Numbers::of(&header, given_up), bytes };
+                    if !owner.append(context, &self.replies, &batch)? {
                         break Step::AwaitRoom(bytes.len());
                     }
                     input.handled += consumed;

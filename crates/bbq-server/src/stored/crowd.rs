@@ -1,0 +1,131 @@
+//! Which streams the table forgets when it is full.
+//!
+//! Each holder has a share, so that one sender with very many streams makes the server forget its own and no others:
+//!
+//! - Streams of senders with a token come first: those of others have what is left, at least an eighth of the table.
+//! - Within each of the two classes, the shares of holders with many streams are cut down to the same number.
+//! - Of a holder, streams without a record go first, then those that their clients do not keep over restarts, then the rest; and of
+//!   these the one that is silent for longest.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::checkpoint::Known;
+use super::holder::Holder;
+
+/// The part of the table that senders without a token always have, as a divisor.
+const OTHERS_SHARE: usize = 8;
+
+/// The holder for the shares, and whether it has shown a token.
+fn holder(row: &Known) -> (bool, Holder) {
+    let holder = row.identity.as_ref().map_or_else(|| row.holder.clone(), |name| Holder::Token(name.clone()));
+    (matches!(holder, Holder::Token(_)), holder)
+}
+
+/// Takes the rows out of `rows` that are to be forgotten, so that at most `streams_max` are left.
+pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Known> {
+    if rows.len() <= streams_max {
+        return Vec::new();
+    }
+    let mut by_holder: HashMap<(bool, Holder), Vec<Known>> = HashMap::new();
+    for row in rows.drain(..) {
+        by_holder.entry(holder(&row)).or_default().push(row);
+    }
+    let count = |with_token: bool| -> Vec<usize> {
+        by_holder.iter().filter(|((token, _), _)| *token == with_token).map(|(_, rows)| rows.len()).collect()
+    };
+    let (known, others) = (count(true), count(false));
+    let others_total: usize = others.iter().sum();
+    let known_room = streams_max - others_total.min(streams_max / OTHERS_SHARE);
+    let known_kept = known.iter().sum::<usize>().min(known_room);
+    let (known_share, others_share) = (share(known, known_room), share(others, streams_max - known_kept));
+    let mut excess = Vec::new();
+    for ((with_token, _), mut held) in by_holder {
+        let share = if with_token { known_share } else { others_share };
+        if held.len() > share {
+            held.sort_unstable_by_key(|row| {
+                Reverse((!row.numbers.is_empty(), row.is_kept || row.identity.is_some(), row.seen, row.id))
+            });
+            excess.extend(held.drain(share..));
+        }
+        rows.append(&mut held);
+    }
+    excess
+}
+
+/// The largest share with which holders of so many streams have at most `room` together.
+fn share(mut counts: Vec<usize>, mut room: usize) -> usize {
+    counts.sort_unstable();
+    let mut holders = counts.len();
+    for count in counts {
+        if count > room / holders {
+            return room / holders;
+        }
+        room -= count;
+        holders -= 1;
+    }
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_wire::{Ranges, StreamId};
+
+    use super::*;
+
+    fn row(number: u32, holder: &str, seen: u64) -> Known {
+        Known {
+            id: StreamId(u128::from(number).to_be_bytes()),
+            numbers: Ranges::up_to(1),
+            seen,
+            holder: Holder::parse(holder).unwrap(),
+            ..Known::default()
+        }
+    }
+
+    fn left(rows: &[Known], holder: &str) -> usize {
+        rows.iter().filter(|row| row.holder.to_string() == holder).count()
+    }
+
+    #[test]
+    fn shares_are_cut_down_to_the_same_number() {
+        assert_eq!(share(vec![1, 2, 3], 6), usize::MAX);
+        assert_eq!(share(vec![100, 1, 2], 9), 6);
+        assert_eq!(share(vec![100, 100], 9), 4);
+        assert_eq!(share(vec![], 9), usize::MAX);
+    }
+
+    #[test]
+    fn a_flood_from_one_address_makes_the_server_forget_its_own_streams_alone() {
+        let mut rows: Vec<Known> = (0..1000).map(|number| row(number, "192.0.2.1", 100)).collect();
+        rows.extend((1000..1010).map(|number| row(number, "192.0.2.2", 1)));
+        rows.extend((1010..1020).map(|number| row(number, "token:till-4", 1)));
+        let excess = take_excess(&mut rows, 100);
+        assert_eq!(left(&rows, "192.0.2.2"), 10);
+        assert_eq!(left(&rows, "token:till-4"), 10);
+        assert_eq!((left(&rows, "192.0.2.1"), excess.len()), (80, 920));
+    }
+
+    #[test]
+    fn what_has_records_and_is_kept_stays_longest() {
+        let mut rows: Vec<Known> = (0..10).map(|number| row(number, "192.0.2.1", 100)).collect();
+        rows[3].numbers = Ranges::default();
+        (rows[4].is_kept, rows[4].seen) = (true, 1);
+        rows[5].seen = 50;
+        let gone = |rows: &mut Vec<Known>, max| {
+            take_excess(rows, max).iter().map(|row| u128::from_be_bytes(row.id.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(&mut rows, 9), [3]);
+        assert_eq!(gone(&mut rows, 8), [5]);
+        gone(&mut rows, 1);
+        assert!(rows[0].is_kept);
+    }
+
+    #[test]
+    fn others_have_an_eighth_beside_any_number_of_tokens() {
+        let mut rows: Vec<Known> = (0..1000).map(|number| row(number, "token:a", 100)).collect();
+        rows.extend((1000..2000).map(|number| row(number, "192.0.2.2", 1)));
+        take_excess(&mut rows, 80);
+        assert_eq!((left(&rows, "token:a"), left(&rows, "192.0.2.2")), (70, 10));
+    }
+}

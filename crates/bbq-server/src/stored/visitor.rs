@@ -1,0 +1,56 @@
+//! Who wants to append to a stream, and why not everybody may.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bbq_wire::Peer;
+
+use super::holder::Holder;
+
+/// Who wants to append to a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visitor<'a> {
+    /// The name of the token that was shown; `None` if the listener asks for none.
+    pub(crate) identity: Option<&'a Arc<str>>,
+    /// Where the connection comes from.
+    pub(crate) peer: Peer,
+    /// Another server, which passes on what others numbered. A listener with tokens has checked that this token may.
+    pub(crate) relays: bool,
+    /// Its client goes on with the stream after a restart.
+    pub(crate) is_kept: bool,
+}
+
+impl Visitor<'_> {
+    pub(super) fn holder(&self) -> Holder {
+        self.identity.map_or_else(|| Holder::of(self.peer), |name| Holder::Token(Arc::clone(name)))
+    }
+}
+
+/// Why somebody may not append to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAdmitted {
+    /// The stream is of a worker of this server.
+    Own,
+    /// It was begun with a token of another name.
+    Foreign,
+    /// It was begun with a token, and none was shown.
+    WithoutToken,
+}
+
+impl fmt::Display for NotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotAdmitted::Own => {
+                "this stream is of the server's own messages; begin a new stream. If another server passes them on: servers pass messages \
+                 on in a circle; remove the sink that leads here"
+            }
+            NotAdmitted::Foreign => {
+                "this stream was begun with a token of another name; use that token, or begin a new stream"
+            }
+            NotAdmitted::WithoutToken => {
+                "this stream was begun with a token; send to a listener with tokens, and show that token. A server that passes messages on \
+                 needs a token with the word relay"
+            }
+        })
+    }
+}
