@@ -23,6 +23,8 @@ mod next_servers;
 mod outgoing;
 mod outstanding;
 mod rotation;
+mod stepped;
 mod target;
 
+pub use stepped::{LinkNetwork, simulated_link};
 pub(super) use target::{FORWARD, FORWARD_TLS, FORWARD_UNIX};
