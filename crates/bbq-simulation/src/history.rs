@@ -34,6 +34,8 @@ pub(crate) struct History {
     unordered: BTreeSet<StreamId>,
     /// No order is promised, as there are several ways to the outputs.
     is_unordered: bool,
+    /// Records that may be lost.
+    excused: BTreeSet<Record>,
     /// Records that the server may have forgotten: they may come out twice.
     forgotten: BTreeSet<Record>,
 }
@@ -102,10 +104,11 @@ impl History {
         self.unordered.extend(streams);
     }
 
-    /// A disk was set back. Acknowledged records that are not in every output by now may be lost.
+    /// The disk of a server was set back. Records that were sent, and are not in every output by now, may be lost: their
+    /// acknowledgement may be on its way, from this server or one before it.
     pub(crate) fn excuse(&mut self, outputs: &[&BTreeSet<Record>]) {
         let is_out = |record: &Record| outputs.iter().all(|output| output.contains(record));
-        self.acknowledged.retain(is_out);
+        self.excused.extend(self.numbers.values().filter(|record| !is_out(record)));
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
@@ -166,7 +169,8 @@ impl History {
         out: &BTreeSet<Record>,
         may_lose: bool,
     ) -> Result<(), Violation> {
-        let missing: Vec<&Record> = self.acknowledged.difference(out).collect();
+        let missing = self.acknowledged.difference(out).filter(|record| !self.excused.contains(record));
+        let missing: Vec<&Record> = missing.collect();
         let Some(first) = missing.first() else { return Ok(()) };
         let dropped: u64 = sink.dropped_before + sink.dropped.values().sum::<u64>();
         let count = missing.len() as u64;

@@ -1,8 +1,8 @@
 //! A disk that is set back: the data directory of a server, the outputs of the last one, or the spool of a client, are those of an
 //! earlier moment again, or empty, as after a restored backup or a new disk.
 //!
-//! What servers have acknowledged and is not in the outputs by then may be lost, if a server's disk is set back. Everything else is
-//! promised as before: what is acknowledged from then on comes out, and no output loses a line that it had. Records that were sent, and
+//! What was sent by then and is not in the outputs may be lost, if a server's disk is set back. Everything else is promised as before: what
+//! is sent and acknowledged from then on comes out, and no output loses a line that it had. Records that were sent, and
 //! not acknowledged until then, may come out twice, and so may all of the client whose spool is set back.
 
 use std::path::Path;
