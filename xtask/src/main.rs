@@ -34,7 +34,7 @@ Usage: cargo xtask TASK
   test     run all tests, and end with their counts, the names of those that failed, and how to run each again;
            as root, first install the programs that the tests need; otherwise name those that are missing
   python   run the tests of the Python package alone, with the `bbq` that is built
-  simulate [--seeds N] [--seed S] [--trace] [--bug NAME]
+  simulate [--seeds N] [--seed S] [--trace] [--bug NAME] [--world KIND]
            run the whole of bbq with a simulated disk, network and clock; --help explains the options
   instructions [--update]
            count the instructions of the hot paths and compare them with the table; --update rewrites the table

@@ -65,7 +65,7 @@ pub struct Name {
 }
 
 impl Client {
-    /// Opens a sender on its spool. Options are not checked; one server must be named.
+    /// Opens a sender on its spool. Options are not checked; a server must be named.
     ///
     /// # Errors
     /// The spool cannot be opened.
@@ -181,6 +181,19 @@ impl Client {
     #[must_use]
     pub fn held(&self) -> Vec<(u64, u64)> {
         self.shared.queue.locked().held().collect()
+    }
+
+    /// Which of its servers the sender uses.
+    #[must_use]
+    pub fn server(&self) -> usize {
+        self.failover.server()
+    }
+
+    /// Whether the sender may end its connection with [`CloseReason::PreferredIsBack`]: another server is preferred, and nothing is in
+    /// flight.
+    #[must_use]
+    pub fn may_go_back(&self) -> bool {
+        self.is_welcomed() && self.failover.is_substitute() && !self.shared.queue.progress(0).1
     }
 
     /// The last number that the server has sent on this connection, believed or not.

@@ -52,7 +52,9 @@ pub use sink::{SINK_KINDS, SinkKind};
 /// delivered and deleted.
 #[doc(hidden)]
 pub mod simulated {
-    pub use crate::sink::{Goal, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file};
+    pub use crate::sink::{
+        Goal, LinkNetwork, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
+    };
     pub use crate::stored::ledger::ListenerLedger;
     pub use crate::stored::retention::Retention;
     pub use crate::stored::stream::Stream;

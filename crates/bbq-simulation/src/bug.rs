@@ -4,6 +4,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 
+use crate::kind::Kind;
+
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bug {
@@ -27,8 +29,18 @@ pub enum Bug {
     AcknowledgementNotClamped,
     /// A hello that arrives late takes the stream from a newer connection.
     OldHelloTakesOver,
+    /// A server takes for known what a link brings of a stream behind later numbers: a gap counts as final.
+    GapIsFinal,
     /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
+}
+
+impl Bug {
+    /// The kind of world that it takes to find the bug; `None` if every kind does.
+    #[must_use]
+    pub fn kind(self) -> Option<Kind> {
+        (self == Bug::GapIsFinal).then_some(Kind::Tiers)
+    }
 }
 
 impl fmt::Display for Bug {

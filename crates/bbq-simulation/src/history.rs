@@ -22,12 +22,20 @@ impl Violation {
 pub(crate) struct History {
     /// The record of each number of a stream. A number is used once.
     numbers: HashMap<(StreamId, u64), Record>,
+    /// Records that had a number before another one, of clients whose spool was set back.
+    reused: BTreeSet<(StreamId, u64, Record)>,
+    /// Clients whose spool was set back: they cannot know which numbers they have used.
+    may_reuse: BTreeSet<usize>,
     /// The epoch of the last hello of each stream.
     epochs: HashMap<StreamId, u64>,
     /// Records that were acknowledged as durable.
     acknowledged: BTreeSet<Record>,
     /// Streams whose order the program has reported as lost.
     unordered: BTreeSet<StreamId>,
+    /// No order is promised, as there are several ways to the outputs.
+    is_unordered: bool,
+    /// Records that may be lost.
+    excused: BTreeSet<Record>,
     /// Records that the server may have forgotten: they may come out twice.
     forgotten: BTreeSet<Record>,
 }
@@ -42,6 +50,8 @@ pub(crate) struct Delivered<'a> {
     pub(crate) dropped: &'a BTreeMap<String, u64>,
     /// Records that were in the lanes.
     pub(crate) records: u64,
+    /// Records that servers before this one have counted as dropped.
+    pub(crate) dropped_before: u64,
     /// The sink's cursor was removed: the sink may repeat records, and its count began again.
     pub(crate) may_repeat: bool,
 }
@@ -49,12 +59,24 @@ pub(crate) struct Delivered<'a> {
 impl History {
     /// A client sends a record with a number. Returns `false` if the client has sent another record with this number.
     pub(crate) fn send(&mut self, stream: StreamId, sequence: u64, record: Record) -> bool {
-        *self.numbers.entry((stream, sequence)).or_insert(record) == record
+        let known = self.numbers.entry((stream, sequence)).or_insert(record);
+        if *known != record && self.may_reuse.contains(&record.client) {
+            self.reused.insert((stream, sequence, std::mem::replace(known, record)));
+        }
+        *known == record
     }
 
     /// A client sends a hello. Returns `false` if the client has sent a hello for the stream with a higher epoch before.
     pub(crate) fn greet(&mut self, stream: StreamId, epoch: u64) -> bool {
-        self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch)
+        let is_risen = self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch);
+        is_risen || !self.may_reuse.is_empty()
+    }
+
+    /// The spool of a client was set back. It may send other records under numbers that it has used, and what it finds in the spool
+    /// once more, as another stream.
+    pub(crate) fn allow_reuse(&mut self, client: usize) {
+        self.may_reuse.insert(client);
+        self.forgotten.extend(self.numbers.values().filter(|record| record.client == client));
     }
 
     /// The record that was sent with a number.
@@ -73,8 +95,20 @@ impl History {
         self.forgotten.extend(self.numbers.values().filter(|record| !self.acknowledged.contains(record)));
     }
 
+    /// There are several ways to the outputs: no stream keeps its order.
+    pub(crate) fn expect_no_order(&mut self) {
+        self.is_unordered = true;
+    }
+
     pub(crate) fn give_up_order(&mut self, streams: &BTreeSet<StreamId>) {
         self.unordered.extend(streams);
+    }
+
+    /// The disk of a server was set back. Records that were sent, and are not in every output by now, may be lost: their
+    /// acknowledgement may be on its way, from this server or one before it.
+    pub(crate) fn excuse(&mut self, outputs: &[&BTreeSet<Record>]) {
+        let is_out = |record: &Record| outputs.iter().all(|output| output.contains(record));
+        self.excused.extend(self.numbers.values().filter(|record| !is_out(record)));
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
@@ -103,7 +137,8 @@ impl History {
                     let start: String = line.chars().take(60).collect();
                     return fail(format!("line {lines} is not a record: {start:?}"));
                 };
-                if self.numbers.get(&(stream, sequence)) != Some(&record) {
+                let has_number = self.numbers.get(&(stream, sequence)) == Some(&record);
+                if !has_number && !self.reused.contains(&(stream, sequence, record)) {
                     return fail(format!(
                         "{record:?} came out as number {sequence} of {stream}, but never had that number"
                     ));
@@ -119,7 +154,7 @@ impl History {
                     return fail(format!("{record:?}, number {sequence} of {stream}, came out twice"));
                 }
                 let before = last.insert(stream, sequence).unwrap_or(0);
-                if before > sequence && !self.unordered.contains(&stream) {
+                if before > sequence && !self.is_unordered && !self.unordered.contains(&stream) {
                     return fail(format!("number {sequence} of {stream} came out behind {before}"));
                 }
             }
@@ -134,9 +169,10 @@ impl History {
         out: &BTreeSet<Record>,
         may_lose: bool,
     ) -> Result<(), Violation> {
-        let missing: Vec<&Record> = self.acknowledged.difference(out).collect();
+        let missing = self.acknowledged.difference(out).filter(|record| !self.excused.contains(record));
+        let missing: Vec<&Record> = missing.collect();
         let Some(first) = missing.first() else { return Ok(()) };
-        let dropped: u64 = sink.dropped.values().sum();
+        let dropped: u64 = sink.dropped_before + sink.dropped.values().sum::<u64>();
         let count = missing.len() as u64;
         if may_lose && count <= dropped {
             return Ok(());
@@ -167,6 +203,14 @@ impl History {
         }
         Ok(())
     }
+}
+
+/// The records in the files of a sink.
+pub(crate) fn records_of(outputs: &[Vec<u8>]) -> BTreeSet<Record> {
+    let texts = outputs.iter().map(|output| String::from_utf8_lossy(output));
+    texts
+        .flat_map(|text| text.lines().filter_map(read_line).map(|(_, _, record)| record).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Reads a line of an output: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have no characters

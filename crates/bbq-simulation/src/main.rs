@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use bbq_simulation::bug::Bug;
-use bbq_simulation::run::{run_seed, run_seeds};
+use bbq_simulation::kind::Kind;
+use bbq_simulation::run::{Options, run_seed, run_seeds};
 use clap::Parser;
 
 /// Prints a line. Unlike `println!`, it does not panic when standard output is closed.
@@ -39,9 +40,18 @@ struct Arguments {
     /// Plant a bug, which must be found
     #[arg(long, value_name = "NAME")]
     bug: Option<Bug>,
+    /// The kind of every world, instead of that of each seed
+    #[arg(long, value_name = "KIND")]
+    world: Option<Kind>,
     /// How many threads run seeds [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        Options { bug: self.bug, kind: self.world }
+    }
 }
 
 fn main() -> ExitCode {
@@ -57,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
-    let (result, trace) = run_seed(seed, arguments.bug, true);
+    let (result, trace) = run_seed(seed, arguments.options(), true);
     let shown = if arguments.trace {
         trace.len()
     } else if result.is_err() {
@@ -85,11 +95,14 @@ fn many(first: u64, seeds: u64, arguments: &Arguments) -> ExitCode {
         arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let failures_max = if arguments.bug.is_some() { 1 } else { usize::MAX };
     let begin = Instant::now();
-    let report = run_seeds(first, seeds, arguments.bug, threads, failures_max);
-    let bug = arguments.bug.map_or(String::new(), |bug| format!(" --bug {bug}"));
+    let report = run_seeds(first, seeds, arguments.options(), threads, failures_max);
+    let mut options = arguments.bug.map_or(String::new(), |bug| format!(" --bug {bug}"));
+    if let Some(kind) = arguments.world {
+        options.push_str(&format!(" --world {kind}"));
+    }
     for failure in &report.failures {
         say!("seed {}: {}", failure.seed, failure.what);
-        say!("  repeat: cargo xtask simulate --seed {} --trace{bug}", failure.seed);
+        say!("  repeat: cargo xtask simulate --seed {} --trace{options}", failure.seed);
     }
     say!(
         "{} seeds from {first} in {:.1} s: {} steps, {} starts of a server, {} records acknowledged, {} seeds failed",
@@ -107,7 +120,7 @@ fn many(first: u64, seeds: u64, arguments: &Arguments) -> ExitCode {
             ExitCode::FAILURE
         }
         (false, None) => {
-            let (_, trace) = run_seed(report.failures[0].seed, None, true);
+            let (_, trace) = run_seed(report.failures[0].seed, arguments.options(), true);
             say!("the last events of seed {}:", report.failures[0].seed);
             for line in trace.iter().skip(trace.len().saturating_sub(LAST_EVENTS)) {
                 say!("{line}");

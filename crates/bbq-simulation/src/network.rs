@@ -60,9 +60,11 @@ impl Pipe {
     }
 }
 
-/// A connection between a client and the server.
+/// A connection between a client and a server, or of a server that passes on to the next one.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// The number of the server.
+    pub(crate) server: usize,
     /// Bytes to the server.
     pub(crate) up: Pipe,
     /// Bytes to the client.
@@ -81,11 +83,11 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A client connects. A server may accept the connection later.
-    pub(crate) fn connect(&mut self) -> u64 {
+    /// A client connects to a server, which may accept the connection later.
+    pub(crate) fn connect(&mut self, server: usize) -> u64 {
         self.made += 1;
         let (up, down) = (Pipe::default(), Pipe::default());
-        self.connections.insert(self.made, Connection { up, down, left: false, done: false });
+        self.connections.insert(self.made, Connection { server, up, down, left: false, done: false });
         self.made
     }
 
@@ -128,9 +130,16 @@ impl Network {
         }
     }
 
-    /// The server's process ends. This breaks all connections.
-    pub(crate) fn server_ends(&mut self, random: &mut Random) {
-        for number in self.numbers() {
+    /// The numbers of a server's connections.
+    pub(crate) fn numbers_of(&self, server: usize) -> Vec<u64> {
+        let of_server =
+            |(number, connection): (&u64, &Connection)| (connection.server == server).then_some(*number);
+        self.connections.iter().filter_map(of_server).collect()
+    }
+
+    /// A server's process ends. This breaks all its connections.
+    pub(crate) fn server_ends(&mut self, server: usize, random: &mut Random) {
+        for number in self.numbers_of(server) {
             self.cut(number, random);
             if let Some(connection) = self.connections.get_mut(&number) {
                 connection.done = true;

@@ -11,7 +11,8 @@ use bbq_wire::session::AckLevel;
 use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::random::Random;
-use crate::server::{ServerOptions, SinkOptions};
+use crate::server::{Destination, ServerOptions, SinkOptions};
+use crate::servers::Servers;
 
 /// Lanes of a server.
 pub(crate) const LANES_MAX: u64 = 4;
@@ -86,7 +87,7 @@ fn some(random: &mut Random, one_in: u64, most: u32) -> u32 {
 }
 
 impl Rates {
-    fn new(random: &mut Random) -> Rates {
+    pub(crate) fn new(random: &mut Random) -> Rates {
         Rates {
             cut_connection: some(random, 2, 3000),
             give_up: some(random, 2, 3000),
@@ -122,8 +123,9 @@ fn sizes(random: &mut Random) -> Sizes {
     }
 }
 
-fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
+pub(crate) fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
     ClientOptions {
+        servers: Servers::one(0),
         level: if random.one_in(6) { AckLevel::Received } else { AckLevel::Durable },
         has_spool: random.one_in(2),
         queue_bytes_max: (64 * 1024) << random.below(3),
@@ -140,7 +142,7 @@ fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
     }
 }
 
-fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
+pub(crate) fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
     let lanes = random.between(1, LANES_MAX) as u32;
     let segment_bytes = SEGMENT_BYTES_MIN << random.below(3);
     let least = segment_bytes * 2 * LANES_MAX;
@@ -153,6 +155,7 @@ fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
         drops_oldest: random.one_in(6),
         sinks: (0..random.between(1, 3)).map(|_| sink(random)).collect(),
         bug,
+        salt: 0,
     }
 }
 
@@ -162,7 +165,8 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     let daily = random.one_in(4);
     let is_rotated = bytes.is_some() || daily;
     let keep = (is_rotated && random.one_in(3)).then(|| random.between(1, 5) as u32);
-    SinkOptions { rotation: Rotation { bytes, daily, keep }, clock_rate: [1, 30, 1000][random.index(3)] }
+    let destination = Destination::File(Rotation { bytes, daily, keep });
+    SinkOptions { destination, clock_rate: [1, 30, 1000][random.index(3)] }
 }
 
 impl Plan {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bug::Bug;
 use crate::history::Violation;
+use crate::kind::Kind;
+use crate::tiers::Tiers;
 use crate::world::{Summary, World};
 
 /// A seed that broke a promise.
@@ -38,18 +40,48 @@ const PROGRESS_SEEDS: u64 = 20_000;
 /// The search ends after this many failures: more failures show nothing new.
 const FAILURES_MAX: usize = 8;
 
+/// What is run besides the seeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A planted bug.
+    pub bug: Option<Bug>,
+    /// The kind of every world; `None` for that of each seed.
+    pub kind: Option<Kind>,
+}
+
+impl Options {
+    /// With a planted bug.
+    #[must_use]
+    pub fn with_bug(bug: Bug) -> Options {
+        Options { bug: Some(bug), kind: None }
+    }
+}
+
 /// Runs one seed. With `is_traced`, also returns the last events.
 ///
 /// # Errors
 /// The broken promise.
-pub fn run_seed(seed: u64, bug: Option<Bug>, is_traced: bool) -> (Result<Summary, String>, Vec<String>) {
-    let mut world = World::new(seed, bug, is_traced);
-    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
-    let result = match result {
+pub fn run_seed(seed: u64, options: Options, is_traced: bool) -> (Result<Summary, String>, Vec<String>) {
+    let kind = options.kind.or_else(|| options.bug?.kind());
+    match kind.unwrap_or_else(|| Kind::of(seed)) {
+        Kind::Single => {
+            let mut world = World::new(seed, options.bug, is_traced);
+            (caught(|| world.run()), world.trace().last(usize::MAX))
+        }
+        kind @ (Kind::Tiers | Kind::SetBack) => {
+            let mut world = Tiers::new(seed, options.bug, kind == Kind::SetBack, is_traced);
+            (caught(|| world.run()), world.trace().last(usize::MAX))
+        }
+    }
+}
+
+/// The result of a run. A panic is a broken promise, too.
+fn caught(run: impl FnOnce() -> Result<Summary, Violation>) -> Result<Summary, String> {
+    let result = catch_unwind(AssertUnwindSafe(run));
+    match result {
         Ok(result) => result.map_err(|Violation(what)| what),
         Err(panic) => Err(format!("panic: {}", message_of(&*panic))),
-    };
-    (result, world.trace().last(usize::MAX))
+    }
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
@@ -60,7 +92,7 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// Runs the seeds from `first` on, on `threads` threads, until `failures_max` failed. Long runs print their progress to stderr,
 /// so that a killed run has shown which seeds failed.
 #[must_use]
-pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failures_max: usize) -> Report {
+pub fn run_seeds(first: u64, seeds: u64, options: Options, threads: usize, failures_max: usize) -> Report {
     let next = AtomicU64::new(0);
     let report = Mutex::new(Report::default());
     let failures_max = failures_max.min(FAILURES_MAX);
@@ -72,7 +104,7 @@ pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failu
                 return;
             }
             let seed = first.wrapping_add(index);
-            let (result, _) = run_seed(seed, bug, false);
+            let (result, _) = run_seed(seed, options, false);
             let mut report = locked();
             report.seeds += 1;
             match result {

@@ -182,6 +182,7 @@ impl World {
             trace: &mut self.trace,
             time: &self.time,
             may_forget,
+            is_set_back: false,
         };
         (&mut self.clients, around)
     }
@@ -351,6 +352,7 @@ impl World {
                 delivered,
                 dropped: &dropped,
                 records: server.records(),
+                dropped_before: 0,
                 may_repeat: self.repeats[index],
             };
             self.history.check(&sink, self.may_lose)?;

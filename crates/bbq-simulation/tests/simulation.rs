@@ -2,7 +2,7 @@
 //! simulation no longer finds what it must find.
 
 use bbq_simulation::bug::Bug;
-use bbq_simulation::run::{run_seed, run_seeds};
+use bbq_simulation::run::{Options, run_seed, run_seeds};
 use clap::ValueEnum as _;
 
 /// `cargo xtask simulate` runs ten times as many.
@@ -16,7 +16,7 @@ fn threads() -> usize {
 
 #[test]
 fn every_promise_is_kept_whatever_fails() {
-    let report = run_seeds(1, SEEDS, None, threads(), 3);
+    let report = run_seeds(1, SEEDS, Options::default(), threads(), 3);
     for failure in &report.failures {
         eprintln!("seed {}: {}", failure.seed, failure.what);
         eprintln!("repeat with: cargo xtask simulate --seed {} --trace", failure.seed);
@@ -30,7 +30,7 @@ fn every_promise_is_kept_whatever_fails() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let found = |bug| run_seeds(1, SEEDS_PER_BUG, Some(bug), threads(), 1).failures;
+    let found = |bug| run_seeds(1, SEEDS_PER_BUG, Options::with_bug(bug), threads(), 1).failures;
     let missed: Vec<&Bug> = Bug::value_variants().iter().filter(|bug| found(**bug).is_empty()).collect();
     assert!(missed.is_empty(), "not found within {SEEDS_PER_BUG} seeds: {missed:?}");
 }
@@ -38,11 +38,11 @@ fn every_planted_bug_is_found() {
 #[test]
 fn a_seed_runs_the_same_every_time() {
     for seed in 1..=20 {
-        let (first, events) = run_seed(seed, None, true);
-        let (second, again) = run_seed(seed, None, true);
+        let (first, events) = run_seed(seed, Options::default(), true);
+        let (second, again) = run_seed(seed, Options::default(), true);
         assert_eq!(first, second, "seed {seed}");
         assert!(events == again, "seed {seed}: other events");
         // Nor does it matter whether somebody looks.
-        assert_eq!(run_seed(seed, None, false).0, first, "seed {seed}");
+        assert_eq!(run_seed(seed, Options::default(), false).0, first, "seed {seed}");
     }
 }

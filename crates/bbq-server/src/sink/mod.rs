@@ -55,6 +55,7 @@ mod thread;
 mod tls_options;
 
 pub use driver::SinkDriver;
+pub use forward::{LinkNetwork, simulated_link};
 pub(crate) use handler::sink_spec as handler_spec;
 pub use handler::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
 pub use interface::Now;

@@ -18,4 +18,6 @@ pub(crate) struct Around<'a> {
     pub(crate) time: &'a Arc<SteppedTime>,
     /// Whether a server may have forgotten streams, or parts of them.
     pub(crate) may_forget: bool,
+    /// Whether a disk was set back.
+    pub(crate) is_set_back: bool,
 }

@@ -21,6 +21,9 @@ use environment::Machine;
 pub(crate) use options::ClientOptions;
 use process::Process;
 
+/// The directory of a client's spool, on its own disk.
+pub(crate) const SPOOL: &str = "/client/spool";
+
 /// A kill in the middle of a call comes within this many calls that change the disk.
 const CALLS_MAX: u64 = 12;
 
@@ -52,6 +55,10 @@ impl Client {
             made: 0,
             process: None,
         }
+    }
+
+    pub(crate) fn disk(&self) -> &SimDisk {
+        &self.disk
     }
 
     pub(crate) fn is_running(&self) -> bool {

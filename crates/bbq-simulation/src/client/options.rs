@@ -7,10 +7,12 @@ use bbq_client::simulated::Sizes;
 use bbq_wire::session::AckLevel;
 
 use crate::bug::Bug;
+use crate::servers::Servers;
 
 /// Options of a client, and of its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientOptions {
+    pub(crate) servers: Servers,
     pub(crate) level: AckLevel,
     pub(crate) has_spool: bool,
     pub(crate) queue_bytes_max: usize,

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bbq_client::simulated::{Action, Cause, Client as Sending, Name, Retry};
+use bbq_client::simulated::{Action, Cause, Client as Sending, CloseReason, Name, Retry};
 use bbq_client::{Notice, OnFull, Reconnect, SendError, Sender, ServerAddress};
 use bbq_spool::SteppedTime;
 use bbq_wire::batch::{Batch, BatchLimits};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 use bbq_wire::session::{AckLevel, ServerSession, ServerStep};
 
+use super::SPOOL;
 use super::around::Around;
 use super::environment::Machine;
 use super::options::ClientOptions;
@@ -28,6 +29,9 @@ const RECONNECT: Reconnect = Reconnect {
     wait: Duration::from_millis(1),
     wait_max: Duration::from_millis(8),
 };
+
+/// Once in this many steps, a client with nothing in flight finds that its preferred server is back.
+const ONE_IN_GOING_BACK: u64 = 60;
 
 pub(super) struct Process {
     index: usize,
@@ -53,7 +57,7 @@ impl Process {
         let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let told = Arc::clone(&notices);
         let mut builder = Sender::builder()
-            .server(ServerAddress::Tcp("server:1".to_owned()))
+            .servers(options.servers.numbers().map(|server| ServerAddress::Tcp(format!("server-{server}:1"))))
             .ack(options.level)
             .queue_bytes_max(options.queue_bytes_max)
             .batch_bytes(options.batch_bytes)
@@ -66,7 +70,7 @@ impl Process {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
             });
         if options.has_spool {
-            builder = builder.spool("/client/spool");
+            builder = builder.spool(SPOOL);
         }
         let sender =
             Sending::open(builder, Arc::new(machine), options.sizes).map_err(|error| error.to_string())?;
@@ -143,23 +147,29 @@ impl Process {
             self.sender.collect();
         }
         let done = match self.connection {
-            None if now(around.time) >= self.wait_until => self.connect(disk, around),
+            None if now(around.time) >= self.wait_until => self.connect(options, disk, around),
             None => Ok(()),
             Some(connection) => self.converse(connection, options, disk, around),
         };
         done.and_then(|()| self.hear_notices(options, around))
     }
 
-    fn connect(&mut self, disk: &SimDisk, around: &mut Around<'_>) -> Result<(), Violation> {
+    fn connect(
+        &mut self,
+        options: &ClientOptions,
+        disk: &SimDisk,
+        around: &mut Around<'_>,
+    ) -> Result<(), Violation> {
         let hello = self.sender.connect();
         let hello = hello.map_err(|cause| {
             Violation::new(format!("client {} says nothing: {:?}", self.index, cause.problem()))
         })?;
-        let connection = around.network.connect();
+        let server = options.servers.at(self.sender.server());
+        let connection = around.network.connect(server);
         self.connection = Some(connection);
         note!(
             around.trace,
-            "client {} connects: {connection}, {:?}",
+            "client {} connects to server {server}: {connection}, {:?}",
             self.index,
             self.sender.names().front()
         );
@@ -196,6 +206,9 @@ impl Process {
         }
         if is_at_end {
             return self.leave(Err(None), around);
+        }
+        if self.sender.may_go_back() && around.random.one_in(ONE_IN_GOING_BACK) {
+            return self.leave(Ok(CloseReason::PreferredIsBack), around);
         }
         match self.sender.next(now(around.time)) {
             Err(cause) => self.leave(Err(Some(cause)), around),
@@ -309,7 +322,7 @@ impl Process {
     /// Handles the end of a connection.
     fn leave(
         &mut self,
-        outcome: Result<bbq_client::simulated::CloseReason, Option<Cause>>,
+        outcome: Result<CloseReason, Option<Cause>>,
         around: &mut Around<'_>,
     ) -> Result<(), Violation> {
         let index = self.index;
@@ -348,6 +361,10 @@ impl Process {
                 Notice::Lost { .. } => options.level != AckLevel::Durable,
                 _ => false,
             };
+            // What a server has forgotten is not known by its stream any more, and what was sent to another server comes again.
+            if around.is_set_back && matches!(notice, Notice::NewStream { .. }) {
+                around.history.damage();
+            }
             // The checks must find the planted bug by the reused numbers, not by this notice.
             if !is_expected && !around.may_forget && options.bug != Some(Bug::NumberUsedAgain) {
                 return Err(Violation::new(format!("client {} tells: {notice:?}", self.index)));

@@ -170,6 +170,31 @@ impl SimDisk {
         path.parent().map_or(Ok(()), |directory| state.names.sync(directory))
     }
 
+    /// Makes the files of a directory those that another disk has there, durably, as another program would.
+    pub fn set_back(&self, directory: &Path, earlier: &SimDisk) {
+        for path in self.files(directory) {
+            self.take_away(&path);
+        }
+        for path in earlier.files(directory) {
+            if let Ok(contents) = earlier.contents(&path) {
+                let _no_directory_has_the_name = self.put_file(&path, &contents);
+            }
+        }
+    }
+
+    /// All files in a directory and those below it.
+    fn files(&self, directory: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for path in self.names(directory) {
+            if self.locked().file(&path).is_ok() {
+                files.push(path);
+            } else {
+                files.append(&mut self.files(&path));
+            }
+        }
+        files
+    }
+
     /// Makes the sectors of these bytes unreadable for good, and all others readable. Returns whether the file exists.
     pub fn set_unreadable(&self, path: &Path, bytes: std::ops::Range<usize>) -> bool {
         let mut state = self.locked();

@@ -113,6 +113,9 @@ impl Server {
         if self.options.bug == Some(Bug::OldHelloTakesOver) && !session.is_rewritten {
             session.is_rewritten = forget_epoch(arrived);
         }
+        if self.options.bug == Some(Bug::GapIsFinal) {
+            self.newest.forget_late(&mut session.relays, arrived);
+        }
         let was_open = state.is_open();
         let context = self.workers[session.worker].context(&self.shared, self.now_ns());
         let mut input = Input::new(arrived, 0);

@@ -4,6 +4,7 @@
 mod drive;
 mod options;
 mod planted;
+mod port;
 mod session;
 mod sink;
 mod socket;
@@ -24,8 +25,8 @@ use crate::network::Network;
 use crate::note;
 use crate::random::Random;
 use crate::trace::Trace;
-pub(crate) use options::{ServerOptions, SinkOptions};
-use planted::Told;
+pub(crate) use options::{Destination, ServerOptions, SinkOptions};
+use planted::{Newest, Told};
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
 use worker::{Shared, Worker};
@@ -48,6 +49,7 @@ pub(crate) struct Server {
     sessions: BTreeMap<u64, Session>,
     is_stopping: bool,
     told: Told,
+    newest: Newest,
     /// Records of all lanes when this server started.
     records_before: u64,
     /// The send buffer of a socket.
@@ -89,7 +91,7 @@ impl Server {
             .map(|index| Sink::new(disk, &spool, &retention, time, index, options))
             .collect::<Result<Vec<Sink>, String>>()?;
         let lanes = spool.lanes();
-        let mut random = Random::new(time.now_ns.load(Ordering::Relaxed));
+        let mut random = Random::new(time.now_ns.load(Ordering::Relaxed) ^ options.salt);
         let workers: Vec<Worker> = lanes.iter().map(|lane| Worker::new(lane.clone())).collect();
         Ok(Server {
             options: options.clone(),
@@ -97,6 +99,7 @@ impl Server {
             time: Arc::clone(time),
             told: Told::new(options.bug, lanes.len()),
             shared: Shared { lanes, streams, retention, ledger: ListenerLedger::default() },
+            newest: Newest::default(),
             workers,
             records_before: spool.ends().iter().map(|end| end.record).sum(),
             spool,
@@ -186,6 +189,16 @@ impl Server {
             Ok(step) => note!(trace, "{} {step:?}, committed {:?}", sink.name, sink.ledger()),
             Err(why) => note!(trace, "{}: {why}", sink.name),
         }
+    }
+
+    /// Moves bytes between the network and the sinks that pass messages on.
+    pub(crate) fn carry(&self, network: &mut Network) {
+        self.sinks.iter().filter_map(|sink| sink.port.as_ref()).for_each(|port| port.carry(network));
+    }
+
+    /// The process ends: so do the connections of the sinks that pass messages on.
+    pub(crate) fn end_links(&self, network: &mut Network, random: &mut Random) {
+        self.sinks.iter().filter_map(|sink| sink.port.as_ref()).for_each(|port| port.end(network, random));
     }
 
     /// The retention thread does what was requested.

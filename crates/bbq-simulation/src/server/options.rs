@@ -5,6 +5,7 @@ use std::time::Duration;
 use bbq_server::simulated::Rotation;
 
 use crate::bug::Bug;
+use crate::servers::Servers;
 
 /// The configuration of a server; it may change from one start to the next.
 #[derive(Clone, Debug)]
@@ -17,12 +18,23 @@ pub(crate) struct ServerOptions {
     pub(crate) drops_oldest: bool,
     pub(crate) sinks: Vec<SinkOptions>,
     pub(crate) bug: Option<Bug>,
+    /// Different at each server of a run, so that no two draw the same numbers.
+    pub(crate) salt: u64,
 }
 
 /// The configuration of a sink; it may change from one start to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SinkOptions {
-    pub(crate) rotation: Rotation,
+    pub(crate) destination: Destination,
     /// How much faster the sink's clock runs, because little time passes in a run.
     pub(crate) clock_rate: u32,
+}
+
+/// Where a sink delivers to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    /// Files.
+    File(Rotation),
+    /// Other servers, of which one at a time gets the messages.
+    Servers(Servers),
 }

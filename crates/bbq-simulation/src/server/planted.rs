@@ -1,6 +1,9 @@
 //! Planted bugs of sessions and acknowledgements. The program's code is unchanged, but it gets wrong input.
 
+use std::collections::HashMap;
+
 use bbq_spool::Durable;
+use bbq_wire::StreamId;
 use bbq_wire::session::{ServerSession, ServerStep};
 
 use super::worker::LIMITS;
@@ -28,6 +31,39 @@ impl Told {
                 Durable { group: durable.group - 1, ..durable }
             }
             _ => durable,
+        }
+    }
+}
+
+/// For the planted bug "gap is final": of each stream, the newest batch that links have brought.
+#[derive(Debug, Default)]
+pub(super) struct Newest(HashMap<StreamId, (u64, Vec<u8>)>);
+
+impl Newest {
+    /// Replaces batches that come late by the newest one of their stream, which is known then. A server to which a gap is final takes a
+    /// late batch for known. `relays` says whether the session is a link's, once its hello has come.
+    pub(super) fn forget_late(&mut self, relays: &mut Option<bool>, arrived: &mut Vec<u8>) {
+        let mut at = 0;
+        if relays.is_none() {
+            let Ok(ServerStep::Hello { hello, consumed }) = ServerSession::new(LIMITS).next(arrived) else {
+                return;
+            };
+            (*relays, at) = (Some(hello.relays), consumed);
+        }
+        if *relays != Some(true) {
+            return;
+        }
+        while let Ok(ServerStep::Batch { header, consumed, .. }) =
+            ServerSession::new(LIMITS).next(&arrived[at..])
+        {
+            let (last, newest) = self.0.entry(header.stream).or_default();
+            if header.last_sequence() < *last {
+                arrived.splice(at..at + consumed, newest.iter().copied());
+                at += newest.len();
+            } else {
+                (*last, *newest) = (header.last_sequence(), arrived[at..at + consumed].to_vec());
+                at += consumed;
+            }
         }
     }
 }

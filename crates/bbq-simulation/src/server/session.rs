@@ -16,6 +16,8 @@ pub(super) struct Session {
     pub(super) is_told: bool,
     /// The planted bug "old hello takes over" has removed the epoch of its hello.
     pub(super) is_rewritten: bool,
+    /// For the planted bug "gap is final": whether the session is a link's; `None` before its hello.
+    pub(super) relays: Option<bool>,
 }
 
 pub(super) enum Place {
@@ -33,7 +35,7 @@ impl Session {
     pub(super) fn new(worker: usize, socket_bytes: usize) -> Session {
         let socket = Socket::new(socket_bytes);
         let place = Place::Task(SessionState::new(socket.clone(), LIMITS));
-        Session { worker, place, socket, is_told: false, is_rewritten: false }
+        Session { worker, place, socket, is_told: false, is_rewritten: false, relays: None }
     }
 
     /// Whether its hello waits until batches from earlier connections are durable.

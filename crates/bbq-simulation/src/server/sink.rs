@@ -1,4 +1,4 @@
-//! A file sink of bbq-server that runs step by step, without its thread and its waits.
+//! A sink of bbq-server, to files or to other servers, that runs step by step, without its thread and its waits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_server::simulated::{Goal, Now, Retention, SinkDriver, SinkOpening, SinkStep, simulated_file};
+use bbq_server::simulated::{
+    Goal, LinkNetwork, Now, Retention, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
+};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
+use bbq_wire::StreamId;
 
-use super::options::{ServerOptions, SinkOptions};
+use super::options::{Destination, ServerOptions, SinkOptions};
+use super::port::Port;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
 use crate::late_sync::LateSync;
+use crate::random::Random;
 
 enum Stage {
     /// The output is not open yet.
@@ -28,6 +33,8 @@ pub(crate) struct Sink {
     clock_rate: u32,
     time: Arc<SteppedTime>,
     stage: Stage,
+    /// The socket of a sink that passes messages on to another server.
+    pub(super) port: Option<Arc<Port>>,
     /// Its output is stuck.
     pub(crate) is_stuck: bool,
 }
@@ -61,15 +68,26 @@ impl Sink {
     ) -> Result<Sink, String> {
         let name = format!("sink-{index}");
         let path = Path::new(OUTPUTS).join(&name);
-        let SinkOptions { rotation, clock_rate } = options.sinks[index];
-        let spec = simulated_file(&name, &path, rotation);
+        let SinkOptions { destination, clock_rate } = options.sinks[index];
+        let (spec, port) = match destination {
+            Destination::File(rotation) => (simulated_file(&name, &path, rotation), None),
+            Destination::Servers(servers) => {
+                let port = Arc::new(Port::new(servers));
+                let mut id = [0; 16];
+                let mut random = Random::new(time.now_ns.load(Ordering::Relaxed) ^ !options.salt);
+                id[..8].copy_from_slice(&random.next().to_le_bytes());
+                id[8..].copy_from_slice(&random.next().to_le_bytes());
+                let network: Arc<dyn LinkNetwork> = Arc::clone(&port) as Arc<dyn LinkNetwork>;
+                (simulated_link(&name, servers.count(), StreamId(id), network), Some(port))
+            }
+        };
         let storage: Arc<dyn Storage> = match options.bug {
             Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
             _ => Arc::new(disk.clone()),
         };
         let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
         let stage = Stage::Opening(Box::new(opening.map_err(|error| format!("{name}: {error}"))?));
-        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, is_stuck: false })
+        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, port, is_stuck: false })
     }
 
     fn now(&self) -> Now {

@@ -199,7 +199,7 @@ impl World {
         note!(self.trace, "server ends: {:?}", self.disk.halted());
         // The server's threads end in the middle of their work. Nothing more reaches the disk.
         self.server = None;
-        self.network.server_ends(&mut self.random);
+        self.network.server_ends(0, &mut self.random);
         self.disk.restart();
         self.between_runs();
     }

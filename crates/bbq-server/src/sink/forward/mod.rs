@@ -6,13 +6,16 @@
 //! driver -> submit -> groups -> Link (a task on the sink's thread) -> settled -> settle -> driver
 //! ```
 //!
-//! `link` is the session with the next server, `connection` carries it, `outgoing` is a group of messages in it, `rotation` chooses among
-//! several servers, `links` is what all sessions share, `target` is the SPEC. The other end is `worker/session/relay.rs` of the next server.
+//! `link` has the sockets of the session with the next server, `connection` carries it, `exchange` is one connection as steps over bytes,
+//! `attempts` is what follows from its end, `outgoing` is a group of messages, `rotation` chooses among several servers, `links` is what
+//! all sessions share, `target` is the SPEC. The other end is `worker/session/relay.rs` of the next server.
 //!
 //! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
 
 mod address;
+mod attempts;
 mod connection;
+mod exchange;
 mod frames;
 mod link;
 mod links;
@@ -20,6 +23,8 @@ mod next_servers;
 mod outgoing;
 mod outstanding;
 mod rotation;
+mod stepped;
 mod target;
 
+pub use stepped::{LinkNetwork, simulated_link};
 pub(super) use target::{FORWARD, FORWARD_TLS, FORWARD_UNIX};
