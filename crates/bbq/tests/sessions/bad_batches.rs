@@ -174,6 +174,21 @@ fn an_overlap_is_refused_and_a_gap_is_counted() {
     assert_eq!(setup.written(), b"1\n2\n3\n10\n11\n");
 }
 
+/// Three clients that skip half of all numbers.
+#[test]
+fn a_count_of_skipped_numbers_stays_at_its_end() {
+    let setup = Setup::new(&[LISTEN]);
+    let server = setup.start();
+    for number in 1..=3 {
+        let id = stream_id(number);
+        let (mut session, _) = Session::open(setup.address(0), id);
+        session.write(&batch(id, 1 << 63, &["far"]));
+        session.acknowledged(1 << 63);
+    }
+    let status = server.wait_delivered(3);
+    assert_eq!(status["listeners"][0]["ledger"]["skipped"], u64::MAX, "{status:#}");
+}
+
 /// `source` says what a batch was made from; a forwarder may send batches of any source.
 fn replay(source: SourceKind) {
     let setup = Setup::new(&[LISTEN]);
