@@ -16,9 +16,10 @@ const TO_BUILD: [(&str, &str); 3] =
     [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 29] = [
+const NEEDS: [(&str, &str); 30] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
+    ("/usr/sbin/logrotate", "logrotate"),
     ("/usr/sbin/nats-server", "nats-server"),
     ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
@@ -205,6 +206,7 @@ mod tests {
             "groff-base",
             "iproute2",
             "libspdlog-dev",
+            "logrotate",
             "maven",
             "nats-server",
             "netcat-openbsd",

@@ -20,6 +20,7 @@
 
 mod access;
 pub mod config;
+mod counter;
 mod error;
 mod file_stamp;
 mod format;

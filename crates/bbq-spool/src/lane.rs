@@ -15,6 +15,7 @@ use crate::format::Envelope;
 use crate::hot::Hot;
 use crate::latency::{LaneRecorders, Latency};
 use crate::limits::{GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET};
+use crate::lost::LostReason;
 use crate::segments::Segments;
 use crate::spares::Spares;
 use crate::time::Time;
@@ -126,6 +127,8 @@ pub(crate) struct LaneCore {
     pub(crate) hot: Hot,
     /// Segments below this position were deleted to make room. A reader that had not passed them has lost their records.
     pub(crate) dropped_until: AtomicU64,
+    /// What was before this position had no file when the spool was opened, though the spool never deletes the newest one.
+    missing_until: u64,
     /// Held while damaged bytes are copied to the quarantine, so that each piece is kept and counted once.
     pub(crate) setting_aside: Mutex<()>,
     /// The most bytes on disk of a group of several batches: such a group fits into a segment.
@@ -149,6 +152,7 @@ impl LaneCore {
         segments: Segments,
         hot: Hot,
         durable: Durable,
+        missing_until: u64,
         group_bytes_max: usize,
     ) -> LaneCore {
         // Records before the first segment were deleted, in this run or a former one.
@@ -160,6 +164,7 @@ impl LaneCore {
             segments,
             hot,
             dropped_until: AtomicU64::new(dropped_until),
+            missing_until,
             setting_aside: Mutex::new(()),
             group_bytes_max,
             filling: Mutex::new(filling),
@@ -179,6 +184,17 @@ impl LaneCore {
 
     pub(crate) fn durable(&self) -> Durable {
         *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why records are gone that a reader, which is now at this position, has not read.
+    pub(crate) fn why_gone_before(&self, position: u64) -> LostReason {
+        if position <= self.missing_until {
+            LostReason::Missing
+        } else if position <= self.dropped_until.load(Ordering::Acquire) {
+            LostReason::Oldest
+        } else {
+            LostReason::Damaged
+        }
     }
 
     pub(crate) fn set_condition(&self, condition: LaneCondition) {

@@ -19,6 +19,7 @@ use crate::format::{GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::group::{Entries, Entry, Group, GroupCursor, Scratch};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::{READ_BYTES_TARGET, READ_TRIES_MAX};
+use crate::lost::{Lost, LostReason};
 use crate::quarantine;
 use crate::read_buffer::ReadBuffer;
 use crate::recovery::read_header;
@@ -26,24 +27,6 @@ use crate::segments::Segment;
 use crate::walk::{self, is_shortage};
 use crate::{LaneView, OpenMode, StorageFile};
 use bbq_storage::direct::DIRECT_BYTES_MIN;
-
-/// Why records were lost to a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostReason {
-    /// The records are damaged or unreadable, and were set aside.
-    Damaged,
-    /// The records were deleted to make room (drop-oldest) before this reader had read them.
-    Oldest,
-}
-
-/// Records that are lost to this reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// How many.
-    pub records: u64,
-    /// Why.
-    pub reason: LostReason,
-}
 
 /// The result of [`LaneReader::next_group`].
 #[derive(Debug)]
@@ -264,11 +247,7 @@ impl LaneReader {
     }
 
     fn reason_before(&self, position: u64) -> LostReason {
-        if position <= self.core.dropped_until.load(Ordering::Acquire) {
-            LostReason::Oldest
-        } else {
-            LostReason::Damaged
-        }
+        self.core.why_gone_before(position)
     }
 
     fn skip_to(&mut self, position: u64, record: u64) -> Lost {

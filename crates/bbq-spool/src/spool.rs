@@ -20,6 +20,7 @@ use crate::limits::{
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX,
     SPOOL_BYTES_DEFAULT,
 };
+use crate::lost::LostReason;
 use crate::read_order::ReadOrder;
 use crate::recovery::{LaneFiles, RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
@@ -238,6 +239,9 @@ impl Spool {
         lane: RecoveredLane,
         options: &SpoolOptions,
     ) -> Result<(), SpoolError> {
+        // What recovery has set aside is damaged.
+        let is_gone = lane.segments.is_empty() && lane.set_aside == 0;
+        let missing_until = if is_gone { lane.end } else { 0 };
         let segments = Segments::new(directory.to_owned(), lane.segments);
         // The configured sources come first, so that their index is known. Former sources of the lane keep their counts.
         let mut sources = Sources::new(options.sources.iter().map(|source| source.name.clone()));
@@ -251,7 +255,8 @@ impl Spool {
         let group_bytes_max = group_bytes_max.min(LANE_BUFFER_BYTES_MAX);
         let group_bytes_max = group_bytes_max - group_bytes_max % BLOCK_BYTES;
         let hot = Hot::new(options.hot_bytes_max, group_bytes_max + BLOCK_BYTES);
-        let core = LaneCore::new(index, self.shared.clone(), segments, hot, durable, group_bytes_max);
+        let core =
+            LaneCore::new(index, self.shared.clone(), segments, hot, durable, missing_until, group_bytes_max);
         let core = Arc::new(core);
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
@@ -363,6 +368,13 @@ impl Spool {
             LanePlace { lane: core.index, position, record }
         };
         self.lanes.iter().map(place).collect()
+    }
+
+    /// Why records are gone that were before one of the [`Spool::beginnings`].
+    #[must_use]
+    pub fn why_gone_before(&self, beginning: &LanePlace) -> LostReason {
+        let core = self.lanes.iter().find(|core| core.index == beginning.lane);
+        core.map_or(LostReason::Oldest, |core| core.why_gone_before(beginning.position))
     }
 
     /// The end of what is durable now, in each lane.

@@ -40,6 +40,12 @@ pub(crate) enum Command {
     ///
     /// Shows received and delivered messages, and all problems of the server.
     Status(StatusArguments),
+    /// Make a server read its configuration again
+    ///
+    /// Does what SIGHUP does, and says how it ended: the exit code is 0 if it is done, and 1 if the server refuses the configuration or does
+    /// not answer; then the server goes on as before. A configuration that would close every listener, remove every sink or set everything
+    /// back to the defaults, or a file that is cut off, is refused until it is asked for again: by --anyway, or by a second SIGHUP within 10 s.
+    Reload(ReloadArguments),
     /// Show what a server is doing in the terminal, once a second
     ///
     /// Shows what the page of the admin shows: problems and what to do about them, the ledger, rates, listeners with their sockets, workers
@@ -201,6 +207,19 @@ pub(crate) struct StatusArguments {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  bbq check /etc/bbq/bbq.toml && bbq reload
+  bbq reload --anyway")]
+pub(crate) struct ReloadArguments {
+    #[command(flatten)]
+    pub(crate) server: AdminArguments,
+    /// Also if that closes every listener, removes every sink or sets everything back to the defaults
+    #[arg(long)]
+    pub(crate) anyway: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
   bbq tail --severity err
   bbq tail --listener app --grep 'status=5[0-9][0-9]' --from 10m
   bbq tail --json --from beginning | jq .message
@@ -239,7 +258,7 @@ pub(crate) struct TailArguments {
     pub(crate) server: AdminArguments,
 }
 
-/// The server that `status`, `top` and `tail` ask.
+/// The server that `status`, `reload`, `top` and `tail` ask.
 #[derive(Args)]
 pub(crate) struct AdminArguments {
     /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration

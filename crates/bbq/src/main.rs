@@ -17,6 +17,7 @@ mod manual;
 mod obstacles;
 mod outcome;
 mod question;
+mod reload;
 mod safe_text;
 mod send;
 mod serve;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Reload(arguments) => reload::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

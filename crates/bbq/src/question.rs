@@ -1,4 +1,4 @@
-//! Asks an admin for its status. If another program has the address, the error names it.
+//! Asks an admin for its status, or to read its configuration again. If another program has the address, the error names it.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use bbq_server::status::Status;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -19,6 +19,8 @@ use tokio::time::timeout;
 
 /// A server that does not answer within this time is stuck.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Sinks have 5 s to come to a commit, and as long to open their outputs, twice if the old configuration is taken again. Disks take more.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// An admin answers within milliseconds. After this time the user is told that it is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The status of 256 listeners with 256 sockets each is 40 MB; another program may send without end.
@@ -51,14 +53,64 @@ pub(crate) async fn ask(
     })
 }
 
+/// Asks for a reload. Returns what was done, or why the server refused.
+pub(crate) async fn ask_to_reload(
+    admin: SocketAddr,
+    token: Option<&Secret>,
+    anyway: bool,
+) -> anyhow::Result<Result<String, String>> {
+    let path = if anyway { "/reload?anyway" } else { "/reload" };
+    let answer = timeout(RELOAD_TIMEOUT, answer_of(admin, token, Method::POST, path)).await;
+    let Ok(answer) = answer else {
+        bail!(
+            "{} has not answered for {} s; the server's log says whether it has reloaded. {}",
+            named(admin),
+            RELOAD_TIMEOUT.as_secs(),
+            remedy()
+        );
+    };
+    let (code, body) = answer?;
+    let text = String::from_utf8_lossy(&body).trim_end().to_owned();
+    match code {
+        StatusCode::OK => Ok(Ok(text)),
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => Ok(Err(text)),
+        StatusCode::NOT_FOUND => {
+            bail!(
+                "{} does not know POST /reload: its version is older; send SIGHUP to the server",
+                named(admin)
+            )
+        }
+        _ => Err(no_admin(admin, &format!("it answers POST {path} with {code}"))),
+    }
+}
+
 async fn status_of(admin: SocketAddr, token: Option<&Secret>) -> anyhow::Result<Bytes> {
+    let (code, body) = answer_of(admin, token, Method::GET, "/status").await?;
+    if !code.is_success() {
+        return Err(no_admin(admin, &format!("it answers GET /status with {code}")));
+    }
+    let is_status = serde_json::from_slice::<serde_json::Value>(&body)
+        .is_ok_and(|answer| answer.get("ready").is_some() && answer.get("ledger").is_some());
+    if is_status {
+        Ok(body)
+    } else {
+        Err(no_admin(admin, "its answer to GET /status is not a status of bbq"))
+    }
+}
+
+async fn answer_of(
+    admin: SocketAddr,
+    token: Option<&Secret>,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let stream = TcpStream::connect(admin).await.map_err(|error| {
         anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the answer. `send_request` returns the task's errors.
     let connection = tokio::spawn(connection);
-    let mut request = Request::get("/status").header("host", admin.to_string());
+    let mut request = Request::builder().method(method).uri(path).header("host", admin.to_string());
     if let Some(token) = token {
         // The error of a token that fits no header does not show it.
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
@@ -82,21 +134,11 @@ async fn status_of(admin: SocketAddr, token: Option<&Secret>) -> anyhow::Result<
             named(admin)
         );
     }
-    if !code.is_success() {
-        return Err(no_admin(admin, &format!("it answers GET /status with {code}")));
-    }
     let Ok(body) = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await else {
         bail!("the answer of {admin} was cut off");
     };
     connection.abort();
-    let body = body.to_bytes();
-    let is_status = serde_json::from_slice::<serde_json::Value>(&body)
-        .is_ok_and(|answer| answer.get("ready").is_some() && answer.get("ledger").is_some());
-    if is_status {
-        Ok(body)
-    } else {
-        Err(no_admin(admin, "its answer to GET /status is not a status of bbq"))
-    }
+    Ok((code, body.to_bytes()))
 }
 
 /// What an answer of [`ask`] says.

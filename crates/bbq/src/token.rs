@@ -1,4 +1,4 @@
-//! The token that `bbq send`, `bbq status` and `bbq tail` show: from a file, or from the environment. Not from an option, as every user of the
+//! The token that `bbq send`, `bbq status`, `bbq reload` and `bbq tail` show: from a file, or from the environment. Not from an option, as every user of the
 //! machine can read those.
 
 use std::path::Path;

@@ -7,6 +7,7 @@ mod address_limit;
 mod address_rate;
 mod bearer;
 mod floods;
+mod growth;
 mod peer_log;
 mod served;
 mod tokens;
@@ -15,6 +16,7 @@ pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
 pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
 pub(crate) use floods::{Floods, NewConnection};
+pub(crate) use growth::Growth;
 pub(crate) use peer_log::{PeerLog, address_of};
 pub(crate) use served::ServedTokens;
 #[cfg(fuzzing)]

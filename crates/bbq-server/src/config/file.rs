@@ -22,6 +22,8 @@ pub type Overrides = BTreeMap<&'static str, Vec<String>>;
 /// The given values by key, each with its place.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
+    /// The text of the file; empty without one.
+    pub(super) file_text: String,
     texts: BTreeMap<&'static str, (Place, String)>,
     specs: BTreeMap<&'static str, Vec<GivenSpec>>,
 }
@@ -79,6 +81,7 @@ impl Settings {
             let text = fs::read_to_string(path)
                 .map_err(|error| ConfigError::new(format!("cannot read {}: {error}", path.display())))?;
             settings.add_file(&Source { path, text: &text })?;
+            settings.file_text = text;
         }
         for given in environment.texts() {
             let (key, place, text) = given?;

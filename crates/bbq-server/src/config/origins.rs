@@ -12,6 +12,8 @@ pub(crate) struct Origins {
     keys: BTreeMap<&'static str, Place>,
     /// Of each SPEC of a key, in their order.
     specs: BTreeMap<&'static str, Vec<Place>>,
+    /// The text of the file; empty without one.
+    file_text: String,
 }
 
 /// The same configuration may stand elsewhere: a reload that finds nothing else has nothing to change.
@@ -25,7 +27,7 @@ impl Eq for Origins {}
 
 impl Origins {
     pub(super) fn of(settings: &Settings) -> Origins {
-        let mut origins = Origins::default();
+        let mut origins = Origins { file_text: settings.file_text.clone(), ..Origins::default() };
         for key in FILE_KEYS.iter().map(|known| known.option.key) {
             if let Some(place) = settings.place(key) {
                 origins.keys.insert(key, place.clone());
@@ -50,6 +52,24 @@ impl Origins {
 
     pub(super) fn of_key(&self, key: &str) -> Option<&Place> {
         self.keys.get(key)
+    }
+
+    /// Whether somebody gave a value or SPECs for a key.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.keys.contains_key(key) || self.specs.contains_key(key)
+    }
+
+    /// The keys that the file sets.
+    pub(crate) fn set_by_file(&self) -> Vec<&'static str> {
+        let is_file = |place: &Place| matches!(place, Place::File(_));
+        let keys = self.keys.iter().filter(|(_, place)| is_file(place)).map(|(key, _)| *key);
+        let specs = self.specs.iter().filter(|(_, places)| places.iter().any(is_file)).map(|(key, _)| *key);
+        keys.chain(specs).collect()
+    }
+
+    /// The text of the file; empty without one.
+    pub(crate) fn file_text(&self) -> &str {
+        &self.file_text
     }
 
     pub(super) fn of_spec(&self, key: &str, index: usize) -> Option<&Place> {

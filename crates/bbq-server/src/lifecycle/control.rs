@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_spool::DirectoryLock;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ListenSpec};
 use crate::error::with_sources;
 use crate::lifecycle::current::CurrentParts;
+use crate::lifecycle::doubt::{Change, Doubts};
 use crate::lifecycle::host::Host;
 use crate::lifecycle::listeners::{Listener, Sockets};
 use crate::lifecycle::notify;
@@ -29,6 +30,7 @@ use crate::lifecycle::upgrade::{Predecessor, Successor};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
 use crate::observe::check_thread::CheckThread;
+use crate::observe::reload_door::{ReloadRequest, ReloadRequests};
 use crate::worker::PausedConnection;
 
 /// How often drops are saved and threads are checked.
@@ -59,6 +61,7 @@ pub(crate) struct Control {
     /// `None` when the admin is off.
     pub(crate) admin: Option<Admin>,
     pub(crate) check_thread: CheckThread,
+    pub(crate) doubts: Doubts,
 }
 
 /// Why serving ended.
@@ -79,6 +82,18 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
     let result = receiver.await;
     *preparation = None;
     result.unwrap_or_else(|_| Err("the thread that prepares it failed".to_owned()))
+}
+
+/// The next request of a client of the admin; never if there is no admin.
+async fn asked_to_reload(requests: &mut Option<ReloadRequests>) -> ReloadRequest {
+    let request = match requests {
+        Some(requests) => requests.recv().await,
+        None => None,
+    };
+    match request {
+        Some(request) => request,
+        None => std::future::pending().await,
+    }
 }
 
 impl Control {
@@ -135,6 +150,7 @@ impl Control {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut preparation: Preparation = None;
+        let mut reloads = self.admin.as_mut().and_then(Admin::take_reloads);
         loop {
             let Some(now) = &self.running else { return Ending::Lost };
             tokio::select! {
@@ -148,7 +164,12 @@ impl Control {
                     }
                     return Ending::Stop { in_order: true };
                 }
-                () = signals.hangup.next() => self.reload(preparation.is_some()).await,
+                () = signals.hangup.next() => _ = self.reload(preparation.is_some(), false).await,
+                request = asked_to_reload(&mut reloads) => {
+                    let ended = self.reload(preparation.is_some(), request.anyway).await;
+                    // Whoever asked may be gone.
+                    let _told = request.tell.send(ended);
+                }
                 () = signals.upgrade.next() => self.prepare_upgrade(&mut preparation),
                 thread = panics::fatal() => {
                     error!(thread, "a thread panicked; stopping the server");
@@ -168,70 +189,77 @@ impl Control {
                             admin.serve(&parts);
                         }
                     }
-                    Err(why) => self.refuse("upgrade", &why),
+                    Err(why) => self.refuse(Change::Upgrade, &why),
                 },
                 _ = tick.tick() => if !run_periodic_work(now) { return Ending::Stop { in_order: false } },
             }
         }
     }
 
-    /// Handles SIGHUP. Meanwhile, connections wait in the kernel's queue.
-    async fn reload(&mut self, is_upgrading: bool) {
+    /// Handles SIGHUP, and a request of a client of the admin. Meanwhile, connections wait in the kernel's queue. Returns what was done,
+    /// or why nothing was.
+    async fn reload(&mut self, is_upgrading: bool, anyway: bool) -> Result<String, String> {
         self.host.notify(&notify::reloading());
-        match self.try_reload(is_upgrading).await {
-            Ok(()) => self.serve_files(),
-            Err(why) => self.refuse("reload", &why),
+        // In any case: whoever has moved a file away asks for no more than that.
+        if let Some(now) = &self.running {
+            now.reopen_outputs();
+        }
+        let reloaded = self.try_reload(is_upgrading, anyway).await;
+        match &reloaded {
+            Ok(done) => {
+                self.changes.set_refused(None);
+                info!("{done}");
+                self.serve_files();
+            }
+            Err(why) => self.refuse(Change::Reload, why),
         }
         self.host.notify(notify::READY);
+        reloaded
     }
 
-    async fn try_reload(&mut self, is_upgrading: bool) -> Result<(), String> {
+    async fn try_reload(&mut self, is_upgrading: bool, anyway: bool) -> Result<String, String> {
         if is_upgrading {
             return Err("an upgrade is in progress, and reads the configuration as well".to_owned());
         }
-        let Host::Server { source, .. } = &self.host else { return Ok(()) };
+        let Host::Server { source, .. } = &self.host else {
+            return Err(
+                "the program around this server has its configuration; restart that program".to_owned()
+            );
+        };
         let new = source.load().map_err(|error| error.to_string())?;
+        self.doubts.check(Change::Reload, &self.config, &new, anyway, Instant::now())?;
         if new == self.loaded {
             // Equal, but for what the files of certificates hold, and where values stand.
             self.config.origins = reload::origins(&self.config, &new);
             self.show_configuration();
             self.loaded = new;
-            self.changes.set_refused(None);
-            info!("reloaded: nothing has changed");
-            return Ok(());
+            return Ok("reloaded: nothing has changed".to_owned());
         }
-        let Some(now) = &self.running else { return Ok(()) };
+        let Some(now) = &self.running else { return Err("the server is ending".to_owned()) };
         now.parts.check_room()?;
         let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
         let plan = plan.map_err(|error| with_sources(&error))?;
+        let waiting = reload::waiting(&self.config, &new);
         if plan.config == self.config {
             (self.config, self.loaded) = (plan.config, new);
             self.show_configuration();
-            self.changes.set_refused(None);
-            info!("reloaded: nothing that can be changed now");
-            return Ok(());
+            return Ok(format!("reloaded: nothing that can be changed now{waiting}"));
         }
         if reload::only_steers(&self.config, &plan.config) {
             reload::steer(&self.sockets.listeners, &plan.config.listen)
                 .map_err(|error| with_sources(&error))?;
             (self.config, self.loaded) = (plan.config, new);
             self.show_configuration();
-            self.changes.set_refused(None);
-            info!("reloaded: steered without a pause");
-            return Ok(());
+            return Ok(format!("reloaded: steered without a pause{waiting}"));
         }
         now.hold_sinks().await?;
         let halted = self.pause(&Halt::Pause { kept: plan.kept, keeps_tls: true });
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
         self.sockets.listeners = plan.listeners;
-        let resumed = self.resume_after_pause(halted, Some(before));
-        if resumed.is_ok() {
-            self.loaded = new;
-            self.changes.set_refused(None);
-            info!("reloaded");
-        }
-        resumed
+        self.resume_after_pause(halted, Some(before))?;
+        self.loaded = new;
+        Ok(format!("reloaded{waiting}"))
     }
 
     /// Shows the configuration in force, which has changed without another start.
@@ -269,15 +297,21 @@ impl Control {
     }
 
     /// Handles SIGUSR2: a thread starts the new program and waits until it is prepared.
-    fn prepare_upgrade(&self, preparation: &mut Preparation) {
-        let Host::Server { program, .. } = &self.host else { return };
+    fn prepare_upgrade(&mut self, preparation: &mut Preparation) {
+        let Host::Server { program, source } = &self.host else { return };
         if preparation.is_some() {
             warn!("an upgrade is already in progress");
             return;
         }
+        // What this program cannot read, the new program may: it says so itself.
+        if let Ok(new) = source.load()
+            && let Err(why) = self.doubts.check(Change::Upgrade, &self.config, &new, false, Instant::now())
+        {
+            return self.refuse(Change::Upgrade, &why);
+        }
         let offered = match self.sockets.offer(&self.config) {
             Ok(offered) => offered,
-            Err(error) => return self.refuse("upgrade", &format!("cannot copy the sockets: {error}")),
+            Err(error) => return self.refuse(Change::Upgrade, &format!("cannot copy the sockets: {error}")),
         };
         let (program, patience) = (program.clone(), self.config.upgrade_timeout);
         let (tell, receiver) = oneshot::channel();
@@ -288,7 +322,7 @@ impl Control {
         });
         match thread {
             Ok(_detached) => *preparation = Some(receiver),
-            Err(error) => self.refuse("upgrade", &format!("cannot start a thread: {error}")),
+            Err(error) => self.refuse(Change::Upgrade, &format!("cannot start a thread: {error}")),
         }
     }
 
@@ -315,7 +349,7 @@ impl Control {
             Err(why) => {
                 // Ends the new process, so that the lock is this one's alone.
                 drop(successor);
-                self.refuse("upgrade", &why);
+                self.refuse(Change::Upgrade, &why);
                 self.sign_lock();
                 if let Err(why) = self.resume_after_pause(halted, None) {
                     error!(why, "cannot resume after an upgrade that failed");
@@ -401,7 +435,8 @@ impl Control {
         Ok(())
     }
 
-    fn refuse(&self, change: &'static str, why: &str) {
+    fn refuse(&self, change: Change, why: &str) {
+        let change = change.name();
         error!(change, why, "refused; the server continues as before");
         self.changes.set_refused(Some(format!("{change}: {why}")));
     }

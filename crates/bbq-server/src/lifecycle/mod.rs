@@ -4,6 +4,7 @@ pub(crate) mod activation;
 pub(crate) mod builder;
 pub(crate) mod control;
 pub(crate) mod current;
+pub(crate) mod doubt;
 pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod listeners;

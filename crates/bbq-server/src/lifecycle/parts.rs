@@ -8,7 +8,7 @@ use bbq_spool::{Lane, NoRoom, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::access::{AddressLimit, AddressRate, Floods};
+use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, EffectiveKey};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
@@ -31,6 +31,7 @@ pub(crate) struct Parts {
     /// Of each listener; `None` if an address may send any number of messages.
     pub(crate) address_rates: Vec<Option<Arc<AddressRate>>>,
     pub(crate) floods: Arc<Floods>,
+    pub(crate) growth: Arc<Growth>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     pub(crate) ledger: Arc<Ledger>,
@@ -72,6 +73,7 @@ impl Parts {
                 address_limit: self.address_limits[place].clone(),
                 address_rate: self.address_rates[place].clone(),
                 floods: Arc::clone(&self.floods),
+                growth: Arc::clone(&self.growth),
             })
         };
         Ok(Worker {

@@ -61,6 +61,14 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     waiting.map(|known| known.option.key).filter(|key| old.value_of(key) != new.value_of(key)).collect()
 }
 
+/// Names the keys whose change needs another process, as the end of a text.
+pub(crate) fn waiting(old: &Config, new: &Config) -> String {
+    match fixed(old, new).as_slice() {
+        [] => String::new(),
+        keys => format!("; {} needs an upgrade (SIGUSR2) or a restart, and stays as it is", keys.join(", ")),
+    }
+}
+
 /// Where the values come from that are in force after a reload.
 pub(crate) fn origins(old: &Config, new: &Config) -> Origins {
     new.origins.clone().keeping(&old.origins, &fixed(old, new))

@@ -19,7 +19,7 @@ use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::access::{AddressLimit, AddressRate, Floods};
+use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, OnFull};
 
 use crate::error::{StartError, with_sources};
@@ -158,6 +158,12 @@ impl Running {
         parts.announce();
         let Gated { workers, sinks, lifecycle, .. } = gated;
         Ok(Running { parts, workers, sinks, tell_workers, lifecycle, watch })
+    }
+
+    /// Asks the sinks to look where the paths of their outputs lead now. Returns at once.
+    pub(crate) fn reopen_outputs(&self) {
+        self.lifecycle.reopen();
+        self.parts.spool.progress().announce();
     }
 
     /// Makes the sinks commit and hold, so that a pause can begin.
@@ -373,6 +379,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
             .map(|spec| spec.messages_per_second_per_address_max.map(AddressRate::new))
             .collect(),
         floods: Floods::new(),
+        growth: Growth::new(),
         listeners: start.listeners,
         ledger,
         spool,

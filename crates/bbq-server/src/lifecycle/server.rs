@@ -15,6 +15,7 @@ use crate::error::StartError;
 use crate::lifecycle::activation;
 use crate::lifecycle::control::Control;
 use crate::lifecycle::current::CurrentParts;
+use crate::lifecycle::doubt::Doubts;
 use crate::lifecycle::host::Host;
 use crate::lifecycle::listeners::Sockets;
 use crate::lifecycle::panics::{self, Noticed};
@@ -129,6 +130,7 @@ impl Server {
             changes,
             admin,
             check_thread,
+            doubts: Doubts::default(),
         };
         // The thread waits for exactly this value.
         let _taken = hand.send((control, signals));

@@ -51,6 +51,8 @@ enum Stage {
 struct State {
     phase: Phase,
     stages: Vec<Stage>,
+    /// How often control has asked for outputs to be opened again.
+    reopens: u64,
 }
 
 /// The sinks are to end now; the last commit stands.
@@ -66,7 +68,7 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     pub(crate) fn new(sinks: usize) -> Arc<Lifecycle> {
-        let state = State { phase: Phase::Gated, stages: vec![Stage::Opening; sinks] };
+        let state = State { phase: Phase::Gated, stages: vec![Stage::Opening; sinks], reopens: 0 };
         Arc::new(Lifecycle { state: Mutex::new(state), moved: Condvar::new() })
     }
 
@@ -107,6 +109,14 @@ impl Lifecycle {
             }
         }
         Ok(())
+    }
+
+    /// Asks the sinks to look where the paths of their outputs lead now.
+    pub(crate) fn reopen(&self) {
+        let mut state = self.locked();
+        state.reopens = state.reopens.wrapping_add(1);
+        drop(state);
+        self.moved.notify_all();
     }
 
     pub(crate) fn hold(&self) {
@@ -182,6 +192,11 @@ impl SinkLifecycle {
         is_asked
     }
 
+    /// Changes when control asks for outputs to be opened again.
+    pub(crate) fn reopens(&self) -> u64 {
+        self.all.locked().reopens
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.all.locked().phase == Phase::Draining
     }
@@ -234,10 +249,12 @@ impl SinkLifecycle {
         self.check()
     }
 
-    /// Waits for so long, or until control sets such a phase.
+    /// Waits for so long, or until control sets such a phase or asks for outputs to be opened again.
     fn wait_unless(&self, patience: Duration, ends: impl Fn(Phase) -> bool) {
-        let waits = |state: &mut State| !ends(state.phase);
-        let _moved = self.all.moved.wait_timeout_while(self.all.locked(), patience, waits);
+        let state = self.all.locked();
+        let reopens = state.reopens;
+        let waits = |state: &mut State| !ends(state.phase) && state.reopens == reopens;
+        let _moved = self.all.moved.wait_timeout_while(state, patience, waits);
     }
 }
 

@@ -38,14 +38,15 @@ use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
 use crate::observe::history::{self, History};
 use crate::observe::rate_limited_log::RateLimitedLog;
-use crate::observe::routes::{self, Endless, Shown};
+use crate::observe::reload_door::{ReloadDoor, ReloadRequests};
+use crate::observe::routes::{self, AskedBy, Endless, Shown};
 use crate::observe::tail::{TailThread, Tails};
 
 /// Connections at the same time. Many times the number of probes of a server, and within the reserved descriptors. A viewer of the tail has one, too.
 const CONNECTIONS_MAX: usize = 32;
 /// How long the head of a request may take: a client sends it at once.
 const HEAD_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a connection may take as a whole, but for a tail: a status is some hundred KiB at most.
+/// How long a connection may take as a whole, but for a tail and a reload: a status is some hundred KiB at most.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients that have sent a request may take to read the response when the admin pauses or ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -72,6 +73,8 @@ pub(crate) struct Admin {
     serves: watch::Receiver<bool>,
     thread: JoinHandle<()>,
     tail: TailThread,
+    /// Requests to read the configuration again, until control has taken this.
+    reloads: Option<ReloadRequests>,
 }
 
 impl Admin {
@@ -90,12 +93,20 @@ impl Admin {
         let (tell_serves, serves) = watch::channel(false);
         let asked_for = tokens.clone();
         let (tail, tails) = TailThread::start()?;
+        let (door, reloads) = ReloadDoor::new();
         let thread = spawn("admin".to_owned(), move || {
-            if let Err(error) = runtime.block_on(work(listener, (asked_for, tails), orders, &tell_serves)) {
+            if let Err(error) =
+                runtime.block_on(work(listener, (asked_for, tails, door), orders, &tell_serves))
+            {
                 error!(%error, "the admin failed; bbq status, /health and the page do not work until a restart");
             }
         })?;
-        Ok(Admin { tokens, order, serves, thread, tail })
+        Ok(Admin { tokens, order, serves, thread, tail, reloads: Some(reloads) })
+    }
+
+    /// The requests to read the configuration again. `None` if they were taken before.
+    pub(crate) fn take_reloads(&mut self) -> Option<ReloadRequests> {
+        self.reloads.take()
     }
 
     /// Takes the tokens that were read with the configuration. `true` if they have changed.
@@ -132,7 +143,7 @@ impl Admin {
 
 async fn work(
     listener: AdminListener,
-    (tokens, tails): (Option<Arc<ServedTokens>>, Tails),
+    (tokens, tails, reload): (Option<Arc<ServedTokens>>, Tails, ReloadDoor),
     mut orders: watch::Receiver<Order>,
     tell_serves: &watch::Sender<bool>,
 ) -> io::Result<()> {
@@ -146,7 +157,7 @@ async fn work(
             Order::Serve(parts) => {
                 tell_serves.send_replace(true);
                 let (history, tails, has_tokens) = (Arc::clone(&history), tails.clone(), tokens.is_some());
-                let shown = Shown { parts, history, tails, has_tokens };
+                let shown = Shown { parts, history, tails, has_tokens, reload: reload.clone() };
                 serve(&listener, tokens.as_ref(), shown, &mut orders).await;
                 tell_serves.send_replace(false);
                 continue;
@@ -176,8 +187,8 @@ async fn serve(
             _ = tick.tick() => shown.look(),
             Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
             accepted = listener.accept(), if connections.have_room() => match accepted {
-                Ok((stream, _)) => {
-                    connections.begin(stream, router.clone(), tokens.cloned());
+                Ok((stream, peer)) => {
+                    connections.begin((stream, AskedBy(peer)), router.clone(), tokens.cloned());
                     // Requests that have come are read before the next connection is accepted.
                     tokio::task::yield_now().await;
                 }
@@ -228,7 +239,7 @@ impl Connections {
         self.open.iter().position(|open| !open.has_asked.load(Ordering::Relaxed))
     }
 
-    fn begin(&mut self, stream: TcpStream, router: Router, tokens: Option<Arc<ServedTokens>>) {
+    fn begin(&mut self, from: (TcpStream, AskedBy), router: Router, tokens: Option<Arc<ServedTokens>>) {
         if self.open.len() >= CONNECTIONS_MAX
             && let Some(silent) = self.oldest_silent().and_then(|place| self.open.remove(place))
         {
@@ -237,14 +248,14 @@ impl Connections {
         let has_asked = Arc::new(AtomicBool::new(false));
         let endless = Arc::new(Endless::default());
         let told = (Arc::clone(&has_asked), Arc::clone(&endless));
-        let task = self.tasks.spawn(serve_connection(stream, router, tokens, told));
+        let task = self.tasks.spawn(serve_connection(from, router, tokens, told));
         self.open.push_back(Open { task, has_asked, endless });
     }
 }
 
 /// One request and its response.
 async fn serve_connection(
-    stream: TcpStream,
+    (stream, asked_by): (TcpStream, AskedBy),
     router: Router,
     tokens: Option<Arc<ServedTokens>>,
     (has_asked, endless): (Arc<AtomicBool>, Arc<Endless>),
@@ -253,6 +264,7 @@ async fn serve_connection(
     let of_request = Arc::clone(&endless);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&of_request));
+        request.extensions_mut().insert(asked_by);
         has_asked.store(true, Ordering::Relaxed);
         let asked = tokens.as_ref().filter(|_| !routes::is_public(request.uri().path()));
         let checked = asked.map(|tokens| tokens.check(bearer(request.headers())));

@@ -10,9 +10,10 @@ use crate::lifecycle::parts::Parts;
 use crate::observe::findings::is_stalled;
 use crate::observe::status::{
     Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
-    SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus,
+    SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
-use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
+use crate::sink::{Account, SinkLedger, SinkSpec, reason_name};
+use crate::stored::ledger::add_to;
 use crate::time::unix_ns;
 use crate::worker::WorkerView;
 
@@ -81,8 +82,8 @@ impl Parts {
             foreign: listener.foreign.members(),
             evenness: listener.evenness.last(),
             tls: listener.tls.as_ref().map(|tls| TlsStatus {
-                handshakes: tls.counts.finished.load(Ordering::Relaxed),
-                failed: tls.counts.failed.load(Ordering::Relaxed),
+                handshakes: tls.counts.finished.count(),
+                failed: tls.counts.failed.count(),
             }),
             ledger: self.ledger.listener(index).status(),
         }
@@ -91,13 +92,15 @@ impl Parts {
     /// Counts what a sink has not received. Messages that drop-oldest deleted are dropped, even before the sink reaches their place.
     /// `beginnings` must be read before the account: segments that the sink has passed since may be deleted, and are not drops.
     pub(crate) fn owed_to(&self, beginnings: &[LanePlace], account: Account) -> Owed {
-        let deleted = account.deleted_ahead(beginnings);
-        let passed = account.passed();
+        let mut done = account.passed();
+        let ahead = beginnings.iter().map(|beginning| (beginning, account.deleted_ahead(beginning)));
+        let ahead: Vec<(&LanePlace, u64)> = ahead.filter(|(_, deleted)| *deleted > 0).collect();
         let mut dropped = account.dropped;
-        if deleted > 0 {
-            *dropped.entry(OLDEST.to_owned()).or_default() += deleted;
+        for (beginning, deleted) in ahead {
+            done = done.saturating_add(deleted);
+            add_to(&mut dropped, reason_name(self.spool.why_gone_before(beginning)).to_owned(), deleted);
         }
-        Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
+        Owed { queued: self.ledger.spooled().saturating_sub(done), dropped }
     }
 
     fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
@@ -114,6 +117,8 @@ impl Parts {
             queued: owed.queued,
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
             dropped: owed.dropped,
+            letters_deleted: ledger.letters_deleted(),
+            truncations: ledger.truncations(),
             trouble: problem.clone(),
             problem,
         }
@@ -130,9 +135,9 @@ impl Parts {
             None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
         };
         let mut dropped = self.ledger.dropped();
-        let received = self.ledger.spooled() + dropped.values().sum::<u64>();
+        let received = self.ledger.spooled().saturating_add(total(&dropped));
         for (reason, records) in owed.dropped {
-            *dropped.entry(reason).or_default() += records;
+            add_to(&mut dropped, reason, records);
         }
         LedgerStatus { received, delivered, queued: owed.queued, dropped }
     }

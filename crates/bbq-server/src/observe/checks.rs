@@ -1,7 +1,7 @@
 //! Periodic checks: drops, stalled workers, uneven shares, and other processes on a listener's address.
 
 use crate::lifecycle::parts::Parts;
-use crate::observe::drops::{EVICTED, OVER_LIMIT, SLOWED, Tally};
+use crate::observe::drops::{EVICTED, LETTERS_DELETED, OVER_LIMIT, SLOWED, TRUNCATED, Tally};
 use crate::observe::findings::is_stalled;
 use crate::observe::status::Dropped;
 
@@ -43,7 +43,10 @@ impl Parts {
         });
         let beginnings = self.spool.beginnings();
         let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
-            tallies(format!("sink {spec}"), self.owed_to(&beginnings, ledger.account()).dropped)
+            let mut counts = self.owed_to(&beginnings, ledger.account()).dropped;
+            counts.insert(LETTERS_DELETED.to_owned(), ledger.letters_deleted());
+            counts.insert(TRUNCATED.to_owned(), ledger.truncations());
+            tallies(format!("sink {spec}"), counts)
         });
         listeners.chain(sinks).collect()
     }

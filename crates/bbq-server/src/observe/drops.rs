@@ -22,7 +22,7 @@ const EPISODE_END: Duration = Duration::from_secs(60);
 pub(crate) struct Tally {
     /// A listener, or a sink.
     pub(crate) subject: String,
-    /// Why messages are dropped, or [`EVICTED`], [`OVER_LIMIT`] or [`SLOWED`].
+    /// Why messages are dropped, or one of the names below.
     pub(crate) what: String,
     pub(crate) count: u64,
 }
@@ -33,6 +33,11 @@ pub(crate) const EVICTED: &str = "evicted";
 pub(crate) const OVER_LIMIT: &str = "over_limit";
 /// Times that a connection waited, or a request was refused, because its address had sent too much.
 pub(crate) const SLOWED: &str = "slowed";
+
+/// Dead letters that were deleted, as there was no more room for them.
+pub(crate) const LETTERS_DELETED: &str = "letters_deleted";
+/// Times that another program cut the file of a sink short.
+pub(crate) const TRUNCATED: &str = "truncated";
 
 /// Whose fault a drop is. This decides whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +138,7 @@ impl Drops {
                 Fault::Sender => Level::Notice,
                 Fault::Server => Level::Problem,
             };
-            let name = if connections(what).is_some() { what.clone() } else { format!("dropped-{what}") };
+            let name = if counted(what).is_some() { what.clone() } else { format!("dropped-{what}") };
             let text = format!("{subject}: {count} {things}, the last {ago} s ago");
             let (subject, effect, remedy) = (subject.clone(), String::new(), remedy.to_owned());
             Some(Finding { level, name, subject, text, effect, remedy, since_seconds: None })
@@ -203,6 +208,20 @@ fn cause(what: &str) -> (Fault, &'static str) {
         "damaged" => {
             (Fault::Server, "bytes of the spool were damaged: look at the disk, and into quarantine/")
         }
+        "missing" => (
+            Fault::Server,
+            "the files of a lane of the spool were gone at the start, and the server never deletes all of them: find out what did",
+        ),
+        LETTERS_DELETED => (
+            Fault::Server,
+            "messages that the sink's server refuses for good, and that nobody has looked at: raise dead_letters_bytes, take them out \
+             with bbq spool cat, and repair what is refused",
+        ),
+        TRUNCATED => (
+            Fault::Sender,
+            "what was written between its copy and the cut is in neither: let logrotate use create and kill -HUP, not copytruncate, or set \
+             rotate_bytes",
+        ),
         "oversize" => (Fault::Sender, "larger than message_bytes_max: raise it, or set on_oversize=cut"),
         "incomplete" => (
             Fault::Sender,
@@ -228,41 +247,46 @@ fn cause(what: &str) -> (Fault, &'static str) {
         ),
         "over_rate" => (
             Fault::Sender,
-            "datagrams of addresses that sent more than messages_per_second_per_address_max: the log names them; raise it if they are \
-             right",
+            "datagrams of addresses that sent more than messages_per_second_per_address_max, or batches that grow over a thousandfold: the \
+             log names them; raise the limit if they are right",
         ),
         SLOWED => (
             Fault::Sender,
-            "some addresses sent more than messages_per_second_per_address_max, or flooded connections of HTTP/2: the log names them; \
-             raise the limit if they are right",
+            "some addresses sent more than messages_per_second_per_address_max, compressed messages that grow over a thousandfold, or flooded \
+             connections of HTTP/2: the log names them; raise the limit if they are right",
         ),
         _ => (Fault::Server, ""),
     }
 }
 
 /// What is counted, where it is not messages.
-fn connections(what: &str) -> Option<&'static str> {
+fn counted(what: &str) -> Option<&'static str> {
     match what {
         EVICTED => Some("connections closed to make room for others"),
         OVER_LIMIT => Some("connections closed, as their addresses had too many"),
         SLOWED => Some("times that senders had to wait, as their addresses sent too much"),
+        LETTERS_DELETED => Some("dead letters deleted, as they took dead_letters_bytes"),
+        TRUNCATED => Some("times that another program cut the output file short"),
         _ => None,
     }
 }
 
 fn things(what: &str) -> String {
-    connections(what).map_or_else(|| format!("messages dropped ({what})"), str::to_owned)
+    counted(what).map_or_else(|| format!("messages dropped ({what})"), str::to_owned)
 }
 
 fn log(subject: &str, what: &str, line: &Line) {
     let (fault, remedy) = cause(what);
     match *line {
-        Line::More { count, episode } if fault == Fault::Server => {
-            error!(at = subject, reason = what, count, episode, remedy, "messages dropped");
-        }
-        Line::More { count, episode } => match connections(what) {
-            Some(things) => warn!(at = subject, count, episode, remedy, "{things}"),
-            None => warn!(at = subject, reason = what, count, episode, remedy, "messages dropped"),
+        Line::More { count, episode } => match (counted(what), fault) {
+            (Some(things), Fault::Server) => error!(at = subject, count, episode, remedy, "{things}"),
+            (Some(things), Fault::Sender) => warn!(at = subject, count, episode, remedy, "{things}"),
+            (None, Fault::Server) => {
+                error!(at = subject, reason = what, count, episode, remedy, "messages dropped");
+            }
+            (None, Fault::Sender) => {
+                warn!(at = subject, reason = what, count, episode, remedy, "messages dropped")
+            }
         },
         Line::Over { episode } => {
             info!(at = subject, reason = what, episode, "none for a minute");

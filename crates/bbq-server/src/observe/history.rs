@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::series::Column::{Level, Rate};
 use super::series::{Column, Series};
-use crate::observe::status::Status;
+use crate::observe::status::{Status, total};
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl Reading {
             server: [
                 ledger.received,
                 ledger.delivered,
-                ledger.dropped.values().sum(),
+                total(&ledger.dropped),
                 ledger.queued,
                 status.workers.iter().map(|worker| worker.connections).sum(),
                 status.spool.bytes,
@@ -88,11 +88,11 @@ impl Reading {
         };
         for listener in &status.listeners {
             let sums = reading.listeners.entry(listener.name.clone()).or_default();
-            sums[0] += listener.ledger.received;
-            sums[1] += listener.ledger.dropped.values().sum::<u64>();
+            sums[0] = sums[0].saturating_add(listener.ledger.received);
+            sums[1] = sums[1].saturating_add(total(&listener.ledger.dropped));
         }
         for sink in &status.sinks {
-            let dropped = sink.dropped.values().sum();
+            let dropped = total(&sink.dropped);
             reading.sinks.insert(sink.name.clone(), [sink.delivered, dropped, sink.queued]);
         }
         reading

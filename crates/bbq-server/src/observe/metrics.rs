@@ -308,6 +308,18 @@ fn sinks(status: &Status, text: &mut Text) {
         f64::from(u8::from(sink.problem().is_some()))
     });
     let dropped = sinks.iter().flat_map(|sink| by_reason(&sink.name, &sink.dropped, SINK_DROP_REASONS));
+    of(
+        "bbq_sink_dead_letters_deleted_messages",
+        Kind::Counter,
+        "Refused messages deleted from the dead letters, as these had no more room; since the last reload.",
+        |sink| sink.letters_deleted as f64,
+    );
+    of(
+        "bbq_sink_truncated",
+        Kind::Counter,
+        "Times that another program cut the output file short; since the last reload.",
+        |sink| sink.truncations as f64,
+    );
     let help = "Messages that are never delivered, by reason.";
     text.each(("bbq_sink_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
         Some((vec![("sink", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))

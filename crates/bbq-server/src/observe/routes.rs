@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{FOLLOWED_MAX, History, Reading, Subject};
+use crate::observe::reload_door::ReloadDoor;
 use crate::observe::status::Status;
 use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
 use crate::observe::{metrics, page};
@@ -32,7 +33,12 @@ pub(crate) struct Shown {
     pub(crate) tails: Tails,
     /// Whether the admin asks for a token, and so knows who asks.
     pub(crate) has_tokens: bool,
+    pub(crate) reload: ReloadDoor,
 }
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedBy(pub(crate) SocketAddr);
 
 /// A connection whose response does not end.
 #[derive(Debug, Default)]
@@ -54,6 +60,7 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/history", get(history))
         .route("/configuration", get(configuration))
         .route("/tail", get(tail))
+        .route("/reload", post(reload))
         .route("/metrics", get(async |State(shown): State<Shown>| as_metrics(&shown.status())))
         .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())));
     page::paths().fold(router, |router, path| router.route(path, get(page_file))).with_state(shown)
@@ -156,6 +163,33 @@ async fn tail(
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, Body::new(body)).into_response()
+}
+
+/// Reads the configuration again. It takes as long as the sinks take to come to a hold.
+async fn reload(
+    State(shown): State<Shown>,
+    Extension(endless): Extension<Arc<Endless>>,
+    Extension(AskedBy(peer)): Extension<AskedBy>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let refusal = refusal(&shown, &headers).or_else(|| refusal_of_change(&shown, &headers, peer.ip()));
+    if let Some(refusal) = refusal {
+        return refusal;
+    }
+    endless.has_begun.store(true, Ordering::Relaxed);
+    shown.reload.ask(query.as_deref().unwrap_or_default()).await
+}
+
+/// Without tokens, a program on this machine may ask for a change. A page in a browser may not, not even one of this server: a browser
+/// that is too old to say from which site a request comes still says so of a POST.
+fn refusal_of_change(shown: &Shown, headers: &HeaderMap, peer: IpAddr) -> Option<Response> {
+    let is_near = peer.to_canonical().is_loopback();
+    if shown.has_tokens || (is_near && !headers.contains_key(ORIGIN)) {
+        return None;
+    }
+    let why = "without admin_token_file, only a program on this machine may ask for a reload: use bbq reload there, or SIGHUP\n";
+    Some((StatusCode::FORBIDDEN, why).into_response())
 }
 
 /// Without tokens, everybody on this machine may see messages; another web site in somebody's browser may not. It could give its own

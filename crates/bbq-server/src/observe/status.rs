@@ -10,6 +10,12 @@ use serde::{Deserialize, Serialize};
 /// Records by reason.
 pub type Dropped = BTreeMap<String, u64>;
 
+/// All of them; the sum stays at the end of its range.
+#[must_use]
+pub fn total(dropped: &Dropped) -> u64 {
+    dropped.values().fold(0, |sum, records| sum.saturating_add(*records))
+}
+
 /// The state of the whole server. Counters are read one after the other while messages flow, so sums agree only while no
 /// messages flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -340,6 +346,13 @@ pub struct SinkStatus {
     pub lag_seconds: f64,
     /// Messages that are never delivered.
     pub dropped: Dropped,
+    /// Of those that its destination refused: deleted from the dead letters, as `dead_letters_bytes` was reached, since the start or the
+    /// last reload.
+    #[serde(default)]
+    pub letters_deleted: u64,
+    /// Times that another program cut its output file short, since the start or the last reload.
+    #[serde(default)]
+    pub truncations: u64,
     /// What keeps it from delivering.
     #[serde(default)]
     pub problem: Option<String>,
@@ -373,7 +386,8 @@ impl LedgerStatus {
     /// Whether the sums agree.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        self.received == self.delivered + self.queued + self.dropped.values().sum::<u64>()
+        let parts = self.delivered.saturating_add(self.queued).saturating_add(total(&self.dropped));
+        self.received == parts
     }
 }
 

@@ -60,6 +60,8 @@ pub(super) struct DeadLetters {
     /// The listeners whose messages were rejected: no more than the spool that they come from can name.
     names: Vec<String>,
     open: Option<Open>,
+    /// Records that were deleted to make room for others, and that nobody has been told of.
+    deleted: u64,
 }
 
 /// The spool.
@@ -70,6 +72,8 @@ struct Open {
     /// How many of the waiting letters are appended, and the group of the last one.
     appended: usize,
     group: u64,
+    /// Records that were deleted to make room for others.
+    deleted: u64,
 }
 
 impl DeadLetters {
@@ -85,7 +89,13 @@ impl DeadLetters {
             records_before: None,
             names: Vec::new(),
             open: None,
+            deleted: 0,
         }
+    }
+
+    /// The records that were deleted to make room for others since the last call.
+    pub(super) fn take_deleted(&mut self) -> u64 {
+        std::mem::take(&mut self.deleted)
     }
 
     /// Takes messages that are to be durable with the next commit.
@@ -168,7 +178,9 @@ impl DeadLetters {
         let progress = open.spool.progress();
         for _ in 0..CHECKS_MAX {
             let seen = progress.generation();
-            if open.append(&self.waiting, &self.names)? {
+            let appended = open.append(&self.waiting, &self.names);
+            self.deleted = self.deleted.saturating_add(std::mem::take(&mut open.deleted));
+            if appended? {
                 return Ok(());
             }
             progress.wait(seen, CHECK_INTERVAL);
@@ -192,9 +204,9 @@ impl DeadLetters {
         let spool = Spool::open(Arc::clone(&self.storage), &options)?;
         if is_new {
             let (sink, directory) = (&self.sink, self.directory.display());
-            warn!(sink, %directory, "the destination rejects messages for good; they are kept, bbq spool cat prints them");
+            warn!(sink, %directory, "the destination rejects messages for good; they are kept up to dead_letters_bytes, bbq spool cat prints them");
         }
-        Ok(Open { spool, _lock: lock, appended: 0, group: 0 })
+        Ok(Open { spool, _lock: lock, appended: 0, group: 0, deleted: 0 })
     }
 }
 
@@ -211,6 +223,11 @@ impl Open {
     /// The durable records of the spool.
     fn records(&self) -> u64 {
         self.spool.lanes().first().map_or(0, |lane| lane.durable().records)
+    }
+
+    /// The number of the oldest record that is kept.
+    fn first_record(&self) -> u64 {
+        self.spool.beginnings().first().map_or(0, |beginning| beginning.record)
     }
 
     fn is_writing(&self) -> bool {
@@ -233,7 +250,9 @@ impl Open {
             }
         }
         if self.spool.is_room_wanted() {
+            let before = self.first_record();
             self.spool.make_wanted_room(&self.spool.ends());
+            self.deleted = self.deleted.saturating_add(self.first_record().saturating_sub(before));
         }
         if let Some(why) = lane.failure() {
             return Err(io::Error::other(why));

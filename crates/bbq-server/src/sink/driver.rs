@@ -109,6 +109,8 @@ pub struct SinkDriver {
     holding_since: Option<Duration>,
     /// A lane could not be read in this step: how long to pause before the next step.
     pause: Option<Duration>,
+    /// The next step looks where the path of the output leads.
+    reopens: bool,
 }
 
 impl SinkDriver {
@@ -133,6 +135,7 @@ impl SinkDriver {
             settling_fails: false,
             holding_since: None,
             pause: None,
+            reopens: false,
             parts,
         }
     }
@@ -150,6 +153,11 @@ impl SinkDriver {
     /// Closes what would take long to close when the sink ends. Called before it holds.
     pub(super) fn close_idle(&mut self) {
         self.parts.dead_letters.close();
+    }
+
+    /// Somebody may have moved the output away: the next step makes durable what it got, and goes on where its path leads then.
+    pub(super) fn reopen(&mut self) {
+        self.reopens = true;
     }
 
     pub(super) fn name(&self) -> &str {
@@ -206,6 +214,10 @@ impl SinkDriver {
         self.parts.sink.hurry(usage.bytes() > usage.bytes_max() / HELD_PART_OF_SPOOL);
         self.advance()?;
         let mut progressed = self.settle()?;
+        if self.reopens {
+            self.commit()?;
+            self.reopens = false;
+        }
         if let Some(problem) = self.parts.sink.standing_problem() {
             self.show(problem);
         }
@@ -361,7 +373,7 @@ impl SinkDriver {
         }
         let totals = self.in_flight.advance();
         let Some(totals) = totals else { return false };
-        self.parts.ledger.advance(self.in_flight.places(), &totals);
+        self.parts.ledger.advance(self.in_flight.places(), &totals, self.in_flight.begun());
         if let Some(replica) = &self.parts.replica {
             replica.advance(self.in_flight.places());
         }
@@ -385,6 +397,7 @@ impl SinkDriver {
                     Commit::Remember { begun } => {
                         if let Some((lane, records)) = begun {
                             self.in_flight.begin(lane, records);
+                            self.parts.ledger.set_begun(self.in_flight.begun());
                         }
                         Task::Remember { is_last: false }
                     }
@@ -414,8 +427,12 @@ impl SinkDriver {
     /// Dead letters come first, because the cursor passes the rejected messages.
     fn commit_step(&mut self) -> Result<Commit, Problem> {
         self.begin_groups();
-        self.parts.dead_letters.commit().map_err(Problem::Retry)?;
-        self.parts.sink.commit(self.now)
+        let kept = self.parts.dead_letters.commit();
+        self.parts.ledger.add_letters_deleted(self.parts.dead_letters.take_deleted());
+        kept.map_err(Problem::Retry)?;
+        let committed = self.parts.sink.commit(self.now);
+        self.parts.ledger.set_truncations(self.parts.sink.truncations());
+        committed
     }
 
     /// Prepares the cursor to remember the settled records at the beginning of each lane's first unsettled group. The cursor does
@@ -427,6 +444,7 @@ impl SinkDriver {
                 self.parts.dead_letters.keep(self.in_flight.begin_with(reader, part));
             }
         }
+        self.parts.ledger.set_begun(self.in_flight.begun());
     }
 
     fn finish_commit(&mut self) {
@@ -454,7 +472,7 @@ impl SinkDriver {
     fn remember(&mut self) -> io::Result<()> {
         let keep = self.keep();
         let parts = &mut self.parts;
-        let Account { delivered, dropped, .. } = parts.ledger.account();
+        let Account { delivered, dropped, .. } = parts.ledger.account_of_groups();
         let places = self.in_flight.places().to_vec();
         let cursor = if keep.time.is_zero() {
             // Places and state belong together.
@@ -491,6 +509,7 @@ impl SinkDriver {
         self.parts.sink.roll_back()?;
         self.parts.dead_letters.forget();
         self.in_flight = InFlight::of(&self.parts.committed);
+        self.parts.ledger.set_begun(self.in_flight.begun());
         self.held_back.clear();
         self.settled.clear();
         self.remember()?;

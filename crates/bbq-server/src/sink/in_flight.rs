@@ -18,7 +18,7 @@ use std::fmt;
 use bbq_spool::{Cursor, Group, LanePlace, Lost};
 
 use super::interface::Settled;
-use super::ledger::{DAMAGED, Reason, SettledTotals, reason_name};
+use super::ledger::{BegunGroup, DAMAGED, Reason, SettledTotals, reason_name};
 use super::rejected::DeadLetter;
 
 /// A group that was submitted, or records that will never come.
@@ -183,6 +183,16 @@ impl InFlight {
             }
         }
         part.letters
+    }
+
+    /// The settled records of groups that are not settled as a whole.
+    pub(super) fn begun(&self) -> Vec<BegunGroup> {
+        let lanes = self.places.iter().zip(&self.lanes).filter(|(_, lane)| lane.begun.records > 0);
+        let of_lane = |(place, lane): (&LanePlace, &LaneInFlight)| {
+            let Begun { records, rejected } = lane.begun.clone();
+            BegunGroup { lane: place.lane, records, dropped: rejected }
+        };
+        lanes.map(of_lane).collect()
     }
 
     /// What the cursor remembers, with the state of the output.

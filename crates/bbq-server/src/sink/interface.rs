@@ -180,6 +180,11 @@ pub(super) trait Sink: Send {
     /// to the cursor, and the groups are submitted again.
     fn roll_back(&mut self) -> io::Result<()>;
 
+    /// How often another program cut the output short since it was opened: what it held may be kept elsewhere, or gone.
+    fn truncations(&self) -> u64 {
+        0
+    }
+
     /// Bytes of output since the last commit.
     fn uncommitted_bytes(&self) -> u64 {
         0

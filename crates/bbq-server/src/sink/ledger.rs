@@ -9,24 +9,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bbq_spool::{Cursor, LanePlace, LostReason};
 
 use super::rejected::DeadLetter;
+use crate::counter::{Counter, sum};
 use crate::time::unix_ns;
 
 /// Why records were deleted before the sink came to them.
 pub(crate) const OLDEST: &str = "oldest";
+/// All files of their lane were gone at the start; the server never deletes all of them.
+const MISSING: &str = "missing";
 /// Why records could not be read from the spool.
 pub(super) const DAMAGED: &str = "damaged";
 /// The destination takes the record never.
 pub(super) const REFUSED: &str = "refused";
 
-pub(super) fn reason_name(reason: LostReason) -> &'static str {
+pub(crate) fn reason_name(reason: LostReason) -> &'static str {
     match reason {
         LostReason::Damaged => DAMAGED,
         LostReason::Oldest => OLDEST,
+        LostReason::Missing => MISSING,
     }
 }
 
 /// The words for why a sink drops records. A kind of sink may have others.
-pub(crate) const SINK_DROP_REASONS: [&str; 3] = [DAMAGED, OLDEST, REFUSED];
+pub(crate) const SINK_DROP_REASONS: [&str; 4] = [DAMAGED, MISSING, OLDEST, REFUSED];
 
 /// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;
@@ -52,6 +56,9 @@ pub(crate) struct SinkLedger {
     account: Mutex<Account>,
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
+    letters_deleted: Counter,
+    /// See [`Sink::truncations`](super::interface::Sink::truncations).
+    truncations: AtomicU64,
     /// What keeps the sink from delivering, if anything does.
     problem: Mutex<Option<Hindrance>>,
 }
@@ -72,26 +79,48 @@ pub(crate) struct Account {
     pub(crate) dropped: BTreeMap<String, u64>,
     /// How far it has read each lane.
     places: Vec<LanePlace>,
+    /// Records behind the places that are delivered or dropped already. They are part of the counts above only in what
+    /// [`SinkLedger::account`] returns.
+    begun: Vec<BegunGroup>,
+}
+
+/// The first records of a group, which are settled before the group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BegunGroup {
+    pub(super) lane: u32,
+    pub(super) records: u64,
+    /// How many of them were dropped, by reason.
+    pub(super) dropped: Vec<(Reason, u64)>,
 }
 
 impl Account {
     fn of(cursor: &Cursor) -> Account {
         let Cursor { delivered, dropped, places, .. } = cursor.clone();
-        Account { delivered, dropped, places }
+        Account { delivered, dropped, places, begun: Vec::new() }
     }
 
-    /// Records before the sink's places.
+    /// Records that are delivered or dropped.
     pub(crate) fn passed(&self) -> u64 {
-        self.places.iter().fold(0, |sum, place| sum.saturating_add(place.record))
+        let begun = self.begun.iter().map(|begun| begun.records);
+        sum(self.places.iter().map(|place| place.record).chain(begun))
     }
 
-    /// Records that were deleted before the sink came to them, and that it has not met yet.
-    pub(crate) fn deleted_ahead(&self, beginnings: &[LanePlace]) -> u64 {
-        let ahead = |place: &LanePlace| {
-            let beginning = beginnings.iter().find(|beginning| beginning.lane == place.lane);
-            beginning.map_or(0, |beginning| beginning.record.saturating_sub(place.record))
-        };
-        self.places.iter().map(ahead).fold(0, u64::saturating_add)
+    /// Records that were deleted before the sink came to them, and that it has not met yet: those of the lane that now begins at
+    /// `beginning`.
+    pub(crate) fn deleted_ahead(&self, beginning: &LanePlace) -> u64 {
+        let begun =
+            self.begun.iter().find(|begun| begun.lane == beginning.lane).map_or(0, |begun| begun.records);
+        let place = self.places.iter().find(|place| place.lane == beginning.lane);
+        place.map_or(0, |place| beginning.record.saturating_sub(place.record).saturating_sub(begun))
+    }
+
+    fn count(&mut self, delivered: u64, dropped: &[(Reason, u64)]) {
+        // A cursor's file may hold any numbers, so the sums must not overflow.
+        self.delivered = self.delivered.saturating_add(delivered);
+        for (reason, records) in dropped.iter().filter(|(_, records)| *records > 0) {
+            let known = self.dropped.entry(reason.clone().into_owned()).or_default();
+            *known = known.saturating_add(*records);
+        }
     }
 }
 
@@ -111,9 +140,41 @@ impl SinkLedger {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far the sink is now.
+    /// How far the sink is now, in the middle of groups, too.
     pub(crate) fn account(&self) -> Account {
+        let mut account = self.locked().clone();
+        for BegunGroup { records, dropped, .. } in account.begun.clone() {
+            let delivered = records.saturating_sub(sum(dropped.iter().map(|(_, records)| *records)));
+            account.count(delivered, &dropped);
+        }
+        account
+    }
+
+    /// How far the sink is with whole groups: what the cursor has.
+    pub(super) fn account_of_groups(&self) -> Account {
         self.locked().clone()
+    }
+
+    /// Counts the settled records of groups that are not settled as a whole, until the places move over these groups.
+    pub(super) fn set_begun(&self, begun: Vec<BegunGroup>) {
+        self.locked().begun = begun;
+    }
+
+    /// Dead letters that were deleted to make room for others.
+    pub(super) fn add_letters_deleted(&self, records: u64) {
+        self.letters_deleted.add(records);
+    }
+
+    pub(crate) fn letters_deleted(&self) -> u64 {
+        self.letters_deleted.count()
+    }
+
+    pub(super) fn set_truncations(&self, times: u64) {
+        self.truncations.store(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::Relaxed)
     }
 
     /// Rolls back to a commit: the records after it are read and written again.
@@ -123,14 +184,10 @@ impl SinkLedger {
 
     /// Moves to these places and counts the records, under one lock. Otherwise the sums could have a record twice, or not at all,
     /// for as long as an output blocks.
-    pub(super) fn advance(&self, places: &[LanePlace], totals: &SettledTotals) {
+    pub(super) fn advance(&self, places: &[LanePlace], totals: &SettledTotals, begun: Vec<BegunGroup>) {
         let mut account = self.locked();
-        // A cursor's file may hold any numbers, so the sums must not overflow.
-        account.delivered = account.delivered.saturating_add(totals.delivered);
-        for (reason, records) in totals.dropped.iter().filter(|(_, records)| *records > 0) {
-            let known = account.dropped.entry(reason.clone().into_owned()).or_default();
-            *known = known.saturating_add(*records);
-        }
+        account.count(totals.delivered, &totals.dropped);
+        account.begun = begun;
         account.places.clear();
         account.places.extend_from_slice(places);
     }
@@ -184,11 +241,30 @@ mod tests {
         ledger.advance(
             &cursor.places,
             &SettledTotals { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
+            Vec::new(),
         );
         let account = ledger.account();
         assert_eq!((account.delivered, account.dropped["damaged"]), (u64::MAX, u64::MAX));
         assert_eq!(account.passed(), u64::MAX);
-        let ahead = [0, 1].map(|lane| LanePlace { lane, position: u64::MAX, record: u64::MAX });
-        assert_eq!(account.deleted_ahead(&ahead), 2);
+        let ahead = LanePlace { lane: 1, position: u64::MAX, record: u64::MAX };
+        assert_eq!(account.deleted_ahead(&ahead), 1);
+    }
+
+    #[test]
+    fn what_is_settled_in_the_middle_of_a_group_counts_for_people_and_not_for_the_cursor() {
+        let place = LanePlace { lane: 3, position: 10, record: 100 };
+        let ledger = SinkLedger::of(&Cursor { places: vec![place], delivered: 100, ..Cursor::default() });
+        ledger.set_begun(vec![BegunGroup { lane: 3, records: 30, dropped: vec![(REFUSED.into(), 20)] }]);
+        let shown = ledger.account();
+        assert_eq!((shown.delivered, shown.dropped["refused"], shown.passed()), (110, 20, 130));
+        assert_eq!(shown.deleted_ahead(&LanePlace { record: 140, ..place }), 10);
+        let groups = ledger.account_of_groups();
+        assert_eq!((groups.delivered, groups.dropped.len()), (100, 0));
+        let behind = LanePlace { position: 20, record: 150, ..place };
+        let totals =
+            SettledTotals { delivered: 25, dropped: vec![(REFUSED.into(), 25)], letters: Vec::new() };
+        ledger.advance(&[behind], &totals, Vec::new());
+        let whole = ledger.account();
+        assert_eq!((whole.delivered, whole.dropped["refused"], whole.passed()), (125, 25, 150));
     }
 }

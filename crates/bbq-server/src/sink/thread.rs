@@ -40,6 +40,8 @@ struct SinkThread {
     silence: Progress,
     /// When the sink last waited for the lanes.
     looked: Duration,
+    /// [`SinkLifecycle::reopens`] at the last look.
+    reopens: u64,
     clock: Clock,
 }
 
@@ -140,8 +142,8 @@ impl PendingSink {
         }
         lifecycle.settle();
         lifecycle.wait_begin()?;
-        let (silence, looked) = (Progress::default(), Duration::ZERO);
-        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, clock }))
+        let (silence, looked, reopens) = (Progress::default(), Duration::ZERO, lifecycle.reopens());
+        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, reopens, clock }))
     }
 }
 
@@ -151,6 +153,10 @@ impl SinkThread {
             // Both are read before the step: a lane may write its last messages just after the step has read the lane.
             let seen = self.progress.generation();
             let goal = self.goal();
+            let reopens = self.lifecycle.reopens();
+            if std::mem::replace(&mut self.reopens, reopens) != reopens {
+                self.driver.reopen();
+            }
             match self.driver.step(self.clock.now(), goal) {
                 SinkStep::Progressed => {}
                 SinkStep::Idle(patience) => self.wait(seen, patience),

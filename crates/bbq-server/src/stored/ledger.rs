@@ -12,12 +12,12 @@
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::{Storage, sealed};
 use tracing::error;
 
+use crate::counter::{Counter, sum};
 use crate::observe::status::{Dropped, ListenerLedgerStatus};
 
 /// Why a message was not spooled. The status and the ledger's file contain the words: never rename a word.
@@ -58,86 +58,86 @@ impl DropReason {
     }
 }
 
-/// The counters of one listener. The workers add to them with relaxed ordering: the counters order nothing.
+/// The counters of one listener, to which the workers add.
 #[derive(Debug, Default)]
 pub struct ListenerLedger {
     /// Spooled since the start.
-    spooled: AtomicU64,
+    spooled: Counter,
     /// Spooled before the start, as the segments say.
     spooled_before: u64,
-    dropped: [AtomicU64; DropReason::ALL.len()],
+    dropped: [Counter; DropReason::ALL.len()],
     /// Messages passed on without their end (on_oversize=cut); part of those spooled.
-    cut: AtomicU64,
+    cut: Counter,
     /// Records of resent batches that were stored before; part of no sum.
-    duplicates: AtomicU64,
+    duplicates: Counter,
     /// Sequence numbers that clients skipped: records that they dropped themselves.
-    skipped: AtomicU64,
+    skipped: Counter,
     /// Sessions refused; what they held was not acknowledged, and is not counted as received.
-    refused: AtomicU64,
+    refused: Counter,
     /// Why a worker no longer takes messages from this listener.
     failure: Mutex<Option<String>>,
     /// Connections closed to make room for others.
-    evicted: AtomicU64,
+    evicted: Counter,
     /// Connections closed because their address had as many as it may have.
-    over_limit: AtomicU64,
+    over_limit: Counter,
     /// Times that a connection waited, or a request was refused, because its address had sent as many messages as it may.
-    slowed: AtomicU64,
+    slowed: Counter,
     /// The kernel's last count of drops. Locked while the kernel is asked, as two callers would count the same drops twice.
     kernel_seen: Mutex<u64>,
 }
 
 impl ListenerLedger {
     pub(crate) fn add_spooled(&self, records: u64) {
-        self.spooled.fetch_add(records, Ordering::Relaxed);
+        self.spooled.add(records);
     }
 
     /// Subtracts records that were counted as spooled and found no room after all.
     pub(crate) fn take_back(&self, records: u64) {
-        self.spooled.fetch_sub(records, Ordering::Relaxed);
+        self.spooled.take_back(records);
     }
 
     pub(crate) fn add_dropped(&self, reason: DropReason, records: u64) {
-        self.dropped[reason.index()].fetch_add(records, Ordering::Relaxed);
+        self.dropped[reason.index()].add(records);
     }
 
     pub(crate) fn add_cut(&self, records: u64) {
-        self.cut.fetch_add(records, Ordering::Relaxed);
+        self.cut.add(records);
     }
 
     pub(crate) fn add_duplicates(&self, records: u64) {
-        self.duplicates.fetch_add(records, Ordering::Relaxed);
+        self.duplicates.add(records);
     }
 
     pub(crate) fn add_skipped(&self, records: u64) {
-        self.skipped.fetch_add(records, Ordering::Relaxed);
+        self.skipped.add(records);
     }
 
     pub(crate) fn add_refused(&self, sessions: u64) {
-        self.refused.fetch_add(sessions, Ordering::Relaxed);
+        self.refused.add(sessions);
     }
 
     pub(crate) fn add_evicted(&self, connections: u64) {
-        self.evicted.fetch_add(connections, Ordering::Relaxed);
+        self.evicted.add(connections);
     }
 
     pub(crate) fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
+        self.evicted.count()
     }
 
     pub(crate) fn add_over_limit(&self, connections: u64) {
-        self.over_limit.fetch_add(connections, Ordering::Relaxed);
+        self.over_limit.add(connections);
     }
 
     pub(crate) fn over_limit(&self) -> u64 {
-        self.over_limit.load(Ordering::Relaxed)
+        self.over_limit.count()
     }
 
     pub(crate) fn add_slowed(&self, times: u64) {
-        self.slowed.fetch_add(times, Ordering::Relaxed);
+        self.slowed.add(times);
     }
 
     pub(crate) fn slowed(&self) -> u64 {
-        self.slowed.load(Ordering::Relaxed)
+        self.slowed.count()
     }
 
     pub(crate) fn set_failure(&self, why: String) {
@@ -167,17 +167,17 @@ impl ListenerLedger {
 
     /// Messages spooled, including those before the start.
     pub fn spooled(&self) -> u64 {
-        self.spooled_before + self.spooled.load(Ordering::Relaxed)
+        self.spooled_before.saturating_add(self.spooled.count())
     }
 
     fn unwritten(&self) -> u64 {
-        self.dropped[DropReason::Unwritten.index()].load(Ordering::Relaxed)
+        self.dropped[DropReason::Unwritten.index()].count()
     }
 
     /// Records by reason, without reasons that did not occur.
     pub fn dropped(&self) -> Dropped {
         let count = |(reason, word): &(DropReason, &str)| {
-            let records = self.dropped[reason.index()].load(Ordering::Relaxed);
+            let records = self.dropped[reason.index()].count();
             (records > 0).then(|| ((*word).to_owned(), records))
         };
         DropReason::ALL.iter().filter_map(count).collect()
@@ -186,12 +186,12 @@ impl ListenerLedger {
     pub(crate) fn status(&self) -> ListenerLedgerStatus {
         let dropped = self.dropped();
         ListenerLedgerStatus {
-            received: self.spooled() + dropped.values().sum::<u64>(),
+            received: self.spooled().saturating_add(sum(dropped.values().copied())),
             dropped,
-            cut: self.cut.load(Ordering::Relaxed),
-            duplicates: self.duplicates.load(Ordering::Relaxed),
-            skipped: self.skipped.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
+            cut: self.cut.count(),
+            duplicates: self.duplicates.count(),
+            skipped: self.skipped.count(),
+            refused: self.refused.count(),
             evicted: self.evicted(),
             over_limit: self.over_limit(),
             slowed: self.slowed(),
@@ -248,7 +248,7 @@ impl Ledger {
             });
             listeners.push((source.clone(), Arc::new(ledger)));
         }
-        let configured: u64 = listeners.iter().map(|(_, ledger)| ledger.spooled()).sum();
+        let configured = sum(listeners.iter().map(|(_, ledger)| ledger.spooled()));
         Ledger {
             listeners,
             former_spooled: records.saturating_sub(configured),
@@ -265,26 +265,23 @@ impl Ledger {
 
     /// Spooled by all listeners, ever.
     pub(crate) fn spooled(&self) -> u64 {
-        self.former_spooled + self.listeners.iter().map(|(_, ledger)| ledger.spooled()).sum::<u64>()
+        sum(self.listeners.iter().map(|(_, ledger)| ledger.spooled()).chain([self.former_spooled]))
     }
 
     /// Dropped before the spool by all listeners, ever, by reason.
     pub(crate) fn dropped(&self) -> Dropped {
-        let mut sum = Dropped::new();
-        for (_, reason, records) in &self.former_dropped {
-            *sum.entry(reason.clone()).or_default() += records;
+        let former = self.former_dropped.iter().map(|(_, reason, records)| (reason.clone(), *records));
+        let mut all = Dropped::new();
+        for (reason, records) in former.chain(self.listeners.iter().flat_map(|(_, ledger)| ledger.dropped()))
+        {
+            add_to(&mut all, reason, records);
         }
-        for (_, ledger) in &self.listeners {
-            for (reason, records) in ledger.dropped() {
-                *sum.entry(reason).or_default() += records;
-            }
-        }
-        sum
+        all
     }
 
     /// Dropped by the present listeners as unwritten.
     pub(crate) fn unwritten(&self) -> u64 {
-        self.listeners.iter().map(|(_, ledger)| ledger.unwritten()).sum()
+        sum(self.listeners.iter().map(|(_, ledger)| ledger.unwritten()))
     }
 
     /// Saves the drops for the next start, if there are new ones since the last call.
@@ -306,6 +303,12 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// Adds records to those of a reason.
+pub(crate) fn add_to(all: &mut Dropped, reason: String, records: u64) {
+    let known = all.entry(reason).or_default();
+    *known = known.saturating_add(records);
 }
 
 pub(crate) fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {

@@ -1,6 +1,5 @@
 //! The certificates that a listener serves now. They can be replaced at any time: each connection keeps those that it began with.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::ServerConfig;
@@ -8,6 +7,7 @@ use tracing::{error, info};
 
 use super::certificates::Certificates;
 use super::files::{Stamp, TlsFiles};
+use crate::counter::Counter;
 
 /// A listener's TLS, shared by its workers, the status and control.
 #[derive(Debug)]
@@ -22,17 +22,17 @@ pub(crate) struct ServedTls {
 /// Handshakes since the listener was opened.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeCounts {
-    pub(crate) finished: AtomicU64,
-    pub(crate) failed: AtomicU64,
+    pub(crate) finished: Counter,
+    pub(crate) failed: Counter,
 }
 
 impl HandshakeCounts {
     pub(crate) fn add_finished(&self) {
-        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.finished.add(1);
     }
 
     pub(crate) fn add_failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.failed.add(1);
     }
 }
 

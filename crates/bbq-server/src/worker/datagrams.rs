@@ -77,11 +77,11 @@ fn take_batch(intake: &Intake, listener_index: usize, bytes: &[u8], peer: Peer) 
     let listener = &intake.listeners[listener_index];
     let taken = intake.scratch.verified(bytes, listener.batch_limits(), |batch| {
         let messages = batch.records().count() as u64;
-        if listener.over_rate(peer).is_some() {
+        if listener.over_rate(peer).or_else(|| listener.over_growth(peer)).is_some() {
             return listener.ledger.add_dropped(DropReason::OverRate, messages);
         }
         batch.records().for_each(|record| intake.message(listener_index, record, peer));
-        listener.add_to_rate(peer, messages);
+        listener.add_taken(peer, messages, 0, bytes.len() as u64);
     });
     match taken {
         Ok(()) => {}

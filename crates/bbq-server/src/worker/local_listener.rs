@@ -14,7 +14,8 @@ use bbq_wire::session::Refusal;
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
 use crate::access::{
-    AddressFull, AddressLimit, AddressRate, AddressShare, Floods, NewConnection, PeerLog, ServedTokens,
+    AddressFull, AddressLimit, AddressRate, AddressShare, Floods, Growth, NewConnection, PeerLog,
+    ServedTokens,
 };
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
@@ -34,6 +35,7 @@ pub(crate) struct LocalListener {
     address_limit: Option<Arc<AddressLimit>>,
     address_rate: Option<Arc<AddressRate>>,
     floods: Arc<Floods>,
+    growth: Arc<Growth>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
@@ -45,7 +47,16 @@ impl LocalListener {
     /// `source` is the index of the listener in the configuration.
     pub(crate) fn new(source: u16, listener: &ListenerSetup, undurable: &Arc<Undurable>) -> LocalListener {
         let ListenerSetup {
-            spec, ledger, tls, tokens, refusals, address_limit, address_rate, floods, ..
+            spec,
+            ledger,
+            tls,
+            tokens,
+            refusals,
+            address_limit,
+            address_rate,
+            floods,
+            growth,
+            ..
         } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
@@ -58,6 +69,7 @@ impl LocalListener {
             address_limit: address_limit.clone(),
             address_rate: address_rate.clone(),
             floods: Arc::clone(floods),
+            growth: Arc::clone(growth),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
@@ -119,9 +131,9 @@ impl LocalListener {
     }
 
     /// Returns for how long the peer has to wait before more is taken from it, and counts and reports that; `None` if more may be
-    /// taken now.
+    /// taken now. Of sources that take compressed messages.
     pub(crate) fn slowed(&self, peer: Peer) -> Option<Duration> {
-        let wait = self.over_rate(peer)?;
+        let wait = self.over_rate(peer).max(self.over_growth(peer))?;
         self.ledger.add_slowed(1);
         Some(wait)
     }
@@ -141,6 +153,27 @@ impl LocalListener {
             );
         }
         Some(wait)
+    }
+
+    /// Returns for how long the peer has to wait, as what it sent grows out of proportion; reports that, and does not count it.
+    pub(crate) fn over_growth(&self, peer: Peer) -> Option<Duration> {
+        let wait = self.growth.wait(peer)?;
+        if let Some(repeats) = self.growth.log().report(peer) {
+            let listener = &self.spec.source;
+            tracing::warn!(
+                listener,
+                ?peer,
+                repeats,
+                "messages of the address are compressed so far that their output is over a thousand times what came; it waits"
+            );
+        }
+        Some(wait)
+    }
+
+    /// Counts messages that were taken and may have been compressed: how many, their bytes, and in how many bytes they came.
+    pub(crate) fn add_taken(&self, peer: Peer, messages: u64, bytes: u64, received: u64) {
+        self.growth.add(peer, messages, bytes, received);
+        self.add_to_rate(peer, messages);
     }
 
     /// Counts messages that were taken towards the rate of their address.

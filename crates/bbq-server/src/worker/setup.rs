@@ -12,7 +12,7 @@ use super::limits::IntakeLimits;
 use super::session::handover::{SessionInbox, WorkerMesh};
 use super::stopping::Command;
 use super::view::WorkerView;
-use crate::access::{AddressLimit, AddressRate, Floods, PeerLog, ServedTokens};
+use crate::access::{AddressLimit, AddressRate, Floods, Growth, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::replicas::Replicas;
@@ -35,6 +35,7 @@ pub(crate) struct ListenerSetup {
     /// `None` if an address may send any number of messages.
     pub(crate) address_rate: Option<Arc<AddressRate>>,
     pub(crate) floods: Arc<Floods>,
+    pub(crate) growth: Arc<Growth>,
 }
 
 /// A worker before it runs.

@@ -156,6 +156,8 @@ impl Told {
             ("sink_delivered_messages_total", "delivered"),
             ("sink_queued_messages", "queued"),
             ("sink_lag_seconds", "lag_seconds"),
+            ("sink_dead_letters_deleted_messages_total", "letters_deleted"),
+            ("sink_truncated_total", "truncations"),
         ];
         self.fields(&fields, &labels, sink);
         self.add("sink_has_problem", &labels, f64::from(u8::from(!sink["problem"].is_null())));

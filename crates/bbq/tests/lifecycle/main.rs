@@ -13,6 +13,7 @@ mod drain_timeout;
 mod early_signals;
 mod environment;
 mod explain;
+mod half_reload;
 mod manual;
 mod no_connection_lost;
 mod refused_threads;

@@ -218,6 +218,21 @@ fn the_welcome_is_about_what_the_client_needs() {
     assert_eq!(welcome(None), (12, Some(12)));
 }
 
+/// Three clients that skip half of all numbers.
+#[test]
+fn a_count_of_skipped_numbers_stays_at_its_end() {
+    let setup = Setup::new(&[LISTEN]);
+    let server = setup.start();
+    for number in 1..=3 {
+        let id = stream_id(number);
+        let (mut session, _) = Session::open(setup.address(0), id);
+        session.write(&batch(id, 1 << 63, &["far"]));
+        session.acknowledged(1 << 63);
+    }
+    let status = server.wait_delivered(3);
+    assert_eq!(status["listeners"][0]["ledger"]["skipped"], u64::MAX, "{status:#}");
+}
+
 /// `source` says what a batch was made from; a forwarder may send batches of any source.
 fn replay(source: SourceKind) {
     let setup = Setup::new(&[LISTEN]);

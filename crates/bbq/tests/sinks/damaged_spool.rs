@@ -185,3 +185,24 @@ fn a_newest_segment_that_cannot_be_read_costs_only_itself() {
     assert_balanced(&settled(&server));
     assert!(setup.written().ends_with(b"\nnew\n"));
 }
+
+/// A sink that has delivered everything knows where the lane was; for the other one its messages are gone.
+#[test]
+fn a_lane_that_somebody_has_deleted_is_counted_as_missing() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    let mut setup = setup.config("drain_timeout_seconds = 1\n");
+    // Nobody listens at the second port but the admin, which takes no messages.
+    setup.set_sinks(&["file:{dir}/out.log", "http://127.0.0.1:{1}/nowhere?name=behind"]);
+    let server = setup.start();
+    server.send(0, b"1\n2\n3\n");
+    server.wait_status("three", |status| status["sinks"][0]["delivered"] == 3);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    fs::remove_dir_all(setup.data().join("spool/lane-0")).expect("it is there");
+    let server = setup.start();
+    let status = server.wait_status("the loss", |status| {
+        status["sinks"][1]["dropped"].as_object().is_some_and(|d| !d.is_empty())
+    });
+    assert_eq!(status["sinks"][1]["dropped"], serde_json::json!({ "missing": 3 }), "{status:#}");
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}

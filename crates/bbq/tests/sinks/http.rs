@@ -163,7 +163,16 @@ fn dead_letters_have_a_limit() {
     for number in 0..messages {
         server.send(0, format!("{}\n", poison(number)).as_bytes());
     }
-    server.wait_status("rejected", |status| status["ledger"]["dropped"]["refused"] == messages);
+    let status = server.wait_status("rejected", |status| status["ledger"]["dropped"]["refused"] == messages);
+    assert_balanced(&status);
+    // Each is kept, or counted as deleted.
+    server.wait_status("all counted", |status| {
+        let deleted = status["sinks"][0]["letters_deleted"].as_u64().expect("a count");
+        deleted > 0 && deleted + dead_letters(&setup).len() as u64 == messages as u64
+    });
+    server.wait_log("dead letters deleted, as they took dead_letters_bytes");
+    let (code, text) = server.health();
+    assert!(code == 503 && text.contains("raise dead_letters_bytes"), "{text}");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     let kept = dead_letters(&setup);
     assert!((100..messages).contains(&kept.len()), "{} are kept", kept.len());

@@ -100,6 +100,10 @@ fn what_is_settled_of_a_group_is_settled_in_the_next_run() {
         server.send(0, text.as_bytes());
         while bodies.recv().expect("it serves") != "bad 19\n" {}
         assert!(bodies.recv().expect("it serves").starts_with("bad 20\n"));
+        let shown = server.wait_status("what is refused of the group", |status| {
+            status["sinks"][0]["dropped"]["refused"] == 20 && status["ledger"]["dropped"]["refused"] == 20
+        });
+        assert_balanced(&shown);
         limit.store(usize::MAX, Ordering::Relaxed);
         let server = end(server, &setup);
         let next = bodies.recv().expect("it serves");

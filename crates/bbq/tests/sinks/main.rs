@@ -30,6 +30,7 @@ mod kafka_broker;
 #[cfg(feature = "kafka")]
 mod kafka_cluster;
 mod last_number;
+mod logrotate;
 mod lost_log;
 mod names;
 #[cfg(feature = "nats")]

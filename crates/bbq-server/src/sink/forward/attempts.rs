@@ -82,7 +82,15 @@ impl Attempts {
         epoch.store(next, Ordering::Relaxed);
         let client = concat!("bbq ", env!("CARGO_PKG_VERSION"), ", passing on").to_owned();
         let token = servers.token.clone();
-        let hello = Hello { stream: *id, ack: AckLevel::Durable, client, epoch: next, relays: true, token, progress: None };
+        let hello = Hello {
+            stream: *id,
+            ack: AckLevel::Durable,
+            client,
+            epoch: next,
+            relays: true,
+            token,
+            progress: None,
+        };
         let mut frame = Vec::new();
         hello.encode(&mut frame);
         frame

@@ -44,6 +44,8 @@ pub(super) struct FileOutput {
     aside: Option<PathBuf>,
     /// Whether the file has that name already; the new file is then not open yet.
     is_aside: bool,
+    /// How often another program cut the file short.
+    truncations: u64,
     /// The last name that was chosen. No other sink sets this file aside: the file is locked.
     last_aside: Option<PathBuf>,
 }
@@ -125,6 +127,7 @@ impl FileOutput {
             day,
             aside: None,
             is_aside: false,
+            truncations: 0,
             last_aside: None,
             storage,
         })
@@ -211,7 +214,8 @@ impl FileOutput {
     fn begin_new(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         let mut new = FileOutput::append_to(Arc::clone(&self.storage), &self.path, self.rotation, now)?;
         new.begin_line()?;
-        *self = FileOutput { last_aside: self.last_aside.take(), ..new };
+        let truncations = self.truncations;
+        *self = FileOutput { last_aside: self.last_aside.take(), truncations, ..new };
         Ok(())
     }
 }
@@ -244,7 +248,9 @@ impl Output for FileOutput {
         let synced = self.file.sync_data().and_then(|()| self.file.len());
         let length = synced.map_err(|error| named(&self.path, &error))?;
         if length < self.length {
-            warn!(path = %self.path.display(), "another process truncated the file; continuing at its end");
+            self.truncations = self.truncations.saturating_add(1);
+            let (path, bytes) = (self.path.display(), self.length - length);
+            warn!(%path, bytes, "another process truncated the file; continuing at its end");
         } else if length > self.length {
             // The length includes their bytes: a cut to the length of ours alone would cut off our last bytes.
             warn!(path = %self.path.display(), bytes = length - self.length, "another process writes to the file, too");
@@ -262,6 +268,15 @@ impl Output for FileOutput {
     fn committed(&mut self) {
         self.committed = self.length;
         self.unknown_end = None;
+    }
+
+    fn has_moved(&self) -> bool {
+        // An error is met by the write, or by the commit.
+        self.is_still_there().is_ok_and(|is_there| !is_there)
+    }
+
+    fn truncations(&self) -> u64 {
+        self.truncations
     }
 
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {

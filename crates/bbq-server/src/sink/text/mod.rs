@@ -102,6 +102,10 @@ struct TextSink {
     stage: Stage,
     /// The next commit begins a new file.
     is_full: bool,
+    /// The path leads to another file: a commit must come before the buffer is written.
+    has_moved: bool,
+    /// The lane of the group that was being taken at the last write, and how many of its records were in the output then.
+    begun: Option<(u32, u64)>,
     /// Whether the first commit is done. It does not look for a moved or an old file.
     has_begun: bool,
     /// Whether the age of an earlier run's output was checked.
@@ -125,6 +129,8 @@ impl TextSink {
             uncommitted_bytes: 0,
             stage: Stage::Sync,
             is_full: false,
+            has_moved: false,
+            begun: None,
             has_begun: false,
             has_looked: false,
             scratch: Scratch::default(),
@@ -158,7 +164,7 @@ impl TextSink {
             self.is_full = true;
             return Err(Pause::Commit);
         }
-        self.take_remainder(taken, now)?;
+        self.take_remainder(group.until().lane, taken, now)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut at = cursor.records();
         let done = group.try_for_each(cursor, &mut scratch, |entry| {
@@ -204,18 +210,18 @@ impl TextSink {
             self.formatter.append(entry, out);
             if self.buffer.len() as u64 <= self.room {
                 *taken += records;
-                return self.write_if_much(now);
+                return self.write_if_much((entry.lane, *taken), now);
             }
             self.buffer.end().truncate(before);
         }
         self.remainder = Remainder::default();
         self.formatter.append_with_ends(entry, &mut self.remainder.text, &mut self.remainder.ends);
         self.remainder.skip(skip);
-        self.take_remainder(taken, now)
+        self.take_remainder(entry.lane, taken, now)
     }
 
     /// Takes the rest of a batch that is partly in the output already, or that goes into more than one file.
-    fn take_remainder(&mut self, taken: &mut u64, now: Now) -> Result<(), Pause> {
+    fn take_remainder(&mut self, lane: u32, taken: &mut u64, now: Now) -> Result<(), Pause> {
         while let Some(following) =
             self.remainder.ends.get(self.remainder.next..).filter(|ends| !ends.is_empty())
         {
@@ -239,16 +245,27 @@ impl TextSink {
             *taken += fits as u64;
         }
         self.remainder = Remainder::default();
-        self.write_if_much(now)
+        self.write_if_much((lane, *taken), now)
     }
 
-    fn write_if_much(&mut self, now: Now) -> Result<(), Pause> {
-        if self.buffer.len() < OUTPUT_BYTES_TARGET { Ok(()) } else { self.write(now).map_err(Pause::Problem) }
+    /// Writes the buffer when it is large enough; `begun` is the group that is being taken, and how much of it was taken.
+    fn write_if_much(&mut self, begun: (u32, u64), now: Now) -> Result<(), Pause> {
+        if self.buffer.len() < OUTPUT_BYTES_TARGET {
+            return Ok(());
+        }
+        self.write(Some(begun), now).map_err(Pause::Problem)?;
+        if self.has_moved { Err(Pause::Commit) } else { Ok(()) }
     }
 
-    /// Writes the buffer. Its groups are settled only then, so that the count of delivered records is never ahead of the output.
-    fn write(&mut self, now: Now) -> Result<(), Problem> {
+    /// Writes the buffer. Its groups are settled only then, so that the count of delivered records is never ahead of the output. If the
+    /// path leads to another file, the buffer is kept, and `has_moved` says so.
+    fn write(&mut self, begun: Option<(u32, u64)>, now: Now) -> Result<(), Problem> {
         if !self.buffer.is_empty() {
+            // A piece of the buffer may be in the file already; then the rest belongs there, too.
+            self.has_moved = self.written == 0 && self.output.has_moved();
+            if self.has_moved {
+                return Ok(());
+            }
             self.output.write(&self.buffer, &mut self.written, now.wall).map_err(|error| {
                 match error.kind() {
                     _ if self.output.can_roll_back() => Problem::Failed(error),
@@ -262,6 +279,7 @@ impl TextSink {
             self.written = 0;
         }
         self.settled.append(&mut self.buffered);
+        self.begun = begun;
         self.begin_buffer();
         Ok(())
     }
@@ -275,9 +293,14 @@ impl TextSink {
         self.room = self.output.room();
     }
 
+    /// The group that is being taken, and how many of its records are in the buffer or in the output.
+    fn taken(&self) -> Option<(u32, u64)> {
+        self.current.as_ref().map(|current| (current.group.until().lane, current.taken))
+    }
+
     fn remember(&self) -> Commit {
-        let begun = |current: &Current| (current.group.until().lane, current.taken);
-        Commit::Remember { begun: self.current.as_ref().map(begun) }
+        // A buffer that waits for a new file is in no output.
+        Commit::Remember { begun: if self.buffer.is_empty() { self.taken() } else { self.begun } }
     }
 
     /// Takes one step of a commit; `None` when another may follow at once.
@@ -306,7 +329,12 @@ impl TextSink {
             }
             Stage::Finish => {
                 (self.is_full, self.has_begun) = (false, true);
-                self.begin_buffer();
+                if self.buffer.is_empty() {
+                    self.begin_buffer();
+                } else {
+                    // It waited for the new file.
+                    (self.has_moved, self.room) = (false, self.output.room());
+                }
                 (Stage::Sync, Some(Commit::Done))
             }
         };
@@ -329,8 +357,8 @@ impl Sink for TextSink {
     fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
         let mut settle = || {
             loop {
-                self.write(now)?;
-                if self.is_full {
+                self.write(self.taken(), now)?;
+                if self.is_full || self.has_moved {
                     return Ok(Room::Commit);
                 }
                 if self.current.is_none() {
@@ -376,8 +404,13 @@ impl Sink for TextSink {
         self.buffered.clear();
         self.settled.clear();
         (self.written, self.stage, self.is_full) = (0, Stage::Sync, false);
+        (self.has_moved, self.begun) = (false, None);
         self.begin_buffer();
         Ok(())
+    }
+
+    fn truncations(&self) -> u64 {
+        self.output.truncations()
     }
 
     fn uncommitted_bytes(&self) -> u64 {

@@ -39,6 +39,17 @@ pub(super) trait Output: Send {
     /// The cursor has the state of the last [`Output::commit`].
     fn committed(&mut self) {}
 
+    /// Whether the path leads to another file by now: then nothing more belongs in this one, which may be about to be compressed or
+    /// deleted. The next commit goes on with the file at the path ([`Output::follow`]).
+    fn has_moved(&self) -> bool {
+        false
+    }
+
+    /// How often another program cut the output short, since it was opened.
+    fn truncations(&self) -> u64 {
+        0
+    }
+
     /// Notices what others did to the output. Returns `true` if there is a new state, to be remembered before anything is
     /// written.
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {

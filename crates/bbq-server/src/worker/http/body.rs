@@ -22,6 +22,8 @@ const STEPS_PER_TURN: u32 = 8;
 /// A complete body.
 pub(super) struct HeldBody {
     pub(super) bytes: Vec<u8>,
+    /// Bytes that were received, before they were decoded.
+    pub(super) received: usize,
     intake: Rc<Intake>,
     share: MemoryShare,
 }
@@ -48,12 +50,12 @@ impl HeldBody {
         let first = usize::try_from(announced.min(FIRST_BYTES_MAX)).unwrap_or(0);
         let mut held = HeldBody {
             bytes: Vec::with_capacity(first),
+            received: 0,
             intake: Rc::clone(intake),
             share: MemoryShare::default(),
         };
         // Made when the first bytes come: a client that sends nothing costs nothing.
         let mut decoder = None;
-        let mut received = 0;
         let patience = Duration::from_secs(intake.limits.batch_timeout_seconds.into());
         let mut timeout = pin!(sleep(patience));
         loop {
@@ -72,9 +74,9 @@ impl HeldBody {
             timeout.as_mut().reset(Instant::now() + patience);
             let Some(frame) = frame else { break };
             let Ok(data) = frame.map_err(|_| Refused::Incomplete)?.into_data() else { continue };
-            received += data.len();
+            held.received += data.len();
             source.overhead.add_body(data.len());
-            if received > bytes_max {
+            if held.received > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }
             let decoder = match &mut decoder {

@@ -94,7 +94,9 @@ impl Source {
                 (SourceKind::Otlp, logs.messages, logs.rejected)
             }
         };
-        self.listener().add_to_rate(self.peer, messages.iter().count() as u64);
+        let (count, bytes) =
+            messages.iter().fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.len() as u64));
+        self.listener().add_taken(self.peer, count, bytes, messages.body.received as u64);
         let stored = match numbers {
             None => self.store(kind, ack, messages, &mut deadline).await?,
             Some(numbers) => self.store_numbered(kind, ack, numbers, admission.as_deref(), messages).await?,

@@ -153,7 +153,9 @@ impl SessionTask {
             warn!(peer = ?self.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");
         }
         if records > 0 {
-            self.listener().add_to_rate(self.peer, records);
+            // A batch unpacks to at most 255 times its bytes, so only the number of its messages matters.
+            let received = (handled - before) as u64;
+            self.listener().add_taken(self.peer, records, 0, received);
         }
         self.turn_bytes += handled - before;
         self.inbox.put_back(held, handled);
