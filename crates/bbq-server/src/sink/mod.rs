@@ -61,6 +61,7 @@ pub use interface::Now;
 pub use kind::Kind as SinkKind;
 pub use kinds::SINK_KINDS;
 pub(crate) use ledger::{Account, OLDEST, SINK_DROP_REASONS, SinkLedger};
+pub(crate) use opening::SURPLUS_REMEDY;
 pub use opening::SinkOpening;
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;

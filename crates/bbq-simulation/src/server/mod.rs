@@ -75,9 +75,12 @@ impl Server {
             hot_bytes_max: options.hot_bytes_max,
             ..SpoolOptions::new(PathBuf::from("/data"), options.lanes, sources)
         };
-        disk.set_faults(|faults| faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved));
+        disk.set_faults(|faults| {
+            faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved);
+            faults.keeps_cached = options.bug == Some(Bug::CachedPagesWrittenAgain);
+        });
         let spool = Spool::open_stepped(Arc::new(disk.clone()), &spool_options, time);
-        disk.set_faults(|faults| faults.believes_cache = false);
+        disk.set_faults(|faults| (faults.believes_cache, faults.keeps_cached) = (false, false));
         let spool = spool.map_err(|error| error.to_string())?;
         let spool = Arc::new(spool);
         let seconds = time.unix_ns.load(Ordering::Relaxed) / 1_000_000_000;
