@@ -77,7 +77,9 @@ impl Server {
         };
         disk.set_faults(|faults| {
             faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved);
-            faults.keeps_cached = options.bug == Some(Bug::CachedPagesWrittenAgain);
+            // A program that trusts the page cache does not drop it, either.
+            let keeps_cached = [Some(Bug::CleanPagesBelieved), Some(Bug::CachedPagesWrittenAgain)];
+            faults.keeps_cached = keeps_cached.contains(&options.bug);
         });
         let spool = Spool::open_stepped(Arc::new(disk.clone()), &spool_options, time);
         disk.set_faults(|faults| (faults.believes_cache, faults.keeps_cached) = (false, false));
