@@ -67,7 +67,7 @@ impl Storage for MemoryDisk {
         let there = files.get(path).cloned();
         let contents = match (mode, there) {
             (OpenMode::Existing, None) => return Err(io::ErrorKind::NotFound.into()),
-            (OpenMode::Append, _) => return Err(io::ErrorKind::Unsupported.into()),
+            (OpenMode::Append | OpenMode::Directory, _) => return Err(io::ErrorKind::Unsupported.into()),
             (OpenMode::New, Some(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
             (OpenMode::Existing | OpenMode::ExistingOrNew, Some(contents)) => contents,
             (OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Empty, _) => {

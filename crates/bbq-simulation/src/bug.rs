@@ -23,6 +23,8 @@ pub enum Bug {
     CheckpointOutOfOrder,
     /// After a failed sync, what the page cache shows counts as durable.
     CleanPagesBelieved,
+    /// After a failed sync, the same cached pages are written again, although the disk may never get them.
+    CachedPagesWrittenAgain,
     /// A restarted client uses numbers again.
     NumberUsedAgain,
     /// A client accepts the acknowledgement of records that it never sent.

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bbq_storage::parent_of;
 use bbq_wire::batch::crc32c;
 use tracing::error;
 
@@ -154,12 +155,24 @@ impl CursorStore {
         Ok(cursor)
     }
 
+    /// Whether the file does not exist, although a cursor may have been committed.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.storage.kind(&self.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Makes `cursor` the last commit.
     ///
     /// # Errors
     /// The file could not be replaced. The last commit is then still valid.
     pub fn commit(&self, cursor: &Cursor) -> io::Result<()> {
-        let replaced = self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes());
+        let encoded = cursor.encode(&self.sink);
+        let mut replaced = self.storage.replace(&self.path, encoded.as_bytes());
+        if replaced.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            // Somebody has deleted the directory. Its parent is not created: without it, the server has no data directory any more.
+            let _may_exist = self.storage.create_dir(parent_of(&self.path));
+            replaced = self.storage.replace(&self.path, encoded.as_bytes());
+        }
         replaced.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot write the cursor {}: {error}", self.path.display()))
         })

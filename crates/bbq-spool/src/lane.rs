@@ -20,7 +20,7 @@ use crate::segments::Segments;
 use crate::spares::Spares;
 use crate::time::Time;
 use crate::usage::Usage;
-use crate::{LaneError, NoRoom, Progress, Storage};
+use crate::{LaneError, NoRoom, Progress, Storage, StorageFile};
 
 /// The state of a lane, for the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ struct Filling {
     room_wanted: bool,
     closed: bool,
     failed: Option<String>,
+    /// Why the writer is to end without making anything else durable.
+    revoked: Option<String>,
 }
 
 impl Filling {
@@ -73,6 +75,7 @@ impl Filling {
             room_wanted: false,
             closed: false,
             failed: None,
+            revoked: None,
         }
     }
 
@@ -142,6 +145,8 @@ pub(crate) struct LaneCore {
     /// Why the writer waits for space. The text is only valid while the writer waits.
     no_room: Mutex<NoRoom>,
     on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The newest segment while it is written, once it has a durable group.
+    written: Mutex<Option<WrittenSegment>>,
     pub(crate) latencies: LaneRecorders,
 }
 
@@ -174,6 +179,7 @@ impl LaneCore {
             condition: AtomicU8::new(LaneCondition::Writing as u8),
             no_room: Mutex::default(),
             on_progress: OnceLock::new(),
+            written: Mutex::default(),
             latencies: LaneRecorders::default(),
         }
     }
@@ -217,6 +223,9 @@ impl LaneCore {
         flush_interval: Duration,
         gathered_before: &mut usize,
     ) -> Taken {
+        if let Some(why) = &filling.revoked {
+            return Taken::Revoked(why.clone());
+        }
         let waited = filling.since.map(|since| self.shared.time.now().saturating_sub(since));
         let gathers = filling.may_gather()
             && filling.gathered() > *gathered_before
@@ -250,7 +259,14 @@ impl LaneCore {
 
     /// Waits for a group that is to be written and swaps it for `spare`, which is empty. Returns its number, or `None` when the
     /// lane is closed and empty.
-    pub(crate) fn take_group(&self, spare: &mut FillingGroup, flush_interval: Duration) -> Option<u64> {
+    ///
+    /// # Errors
+    /// Why the writer is to end.
+    pub(crate) fn take_group(
+        &self,
+        spare: &mut FillingGroup,
+        flush_interval: Duration,
+    ) -> Result<Option<u64>, String> {
         let mut filling = self.locked();
         let mut gathered = 0;
         loop {
@@ -258,9 +274,10 @@ impl LaneCore {
                 Taken::Group { number, room_wanted } => {
                     drop(filling);
                     self.tell_of_room(room_wanted);
-                    return Some(number);
+                    return Ok(Some(number));
                 }
-                Taken::Closed => return None,
+                Taken::Closed => return Ok(None),
+                Taken::Revoked(why) => return Err(why),
                 Taken::NotYet(Some(rest)) => {
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -322,6 +339,37 @@ impl LaneCore {
         self.wants_oldest_dropped.load(Ordering::Acquire)
     }
 
+    /// Makes the writer end: nothing becomes durable any more, also not what is being written. Returns whether this is new.
+    pub(crate) fn revoke(&self, why: &str) -> bool {
+        let mut filling = self.locked();
+        let is_new = filling.revoked.is_none() && filling.failed.is_none();
+        if is_new {
+            filling.revoked = Some(why.to_owned());
+        }
+        drop(filling);
+        self.work.notify_all();
+        self.shared.usage.wake_waiters();
+        is_new
+    }
+
+    /// Why the writer is to end, if it is.
+    pub(crate) fn revoked(&self) -> Option<String> {
+        self.locked().revoked.clone()
+    }
+
+    /// Whether the segment that is written is what its name leads to. Not known counts as yes.
+    pub(crate) fn is_written_in_place(&self) -> bool {
+        let open = || self.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(written) = open() else { return true };
+        let is_there = written.file.is_at(&self.segments.path(written.start)).unwrap_or(true);
+        // It may have been sealed meanwhile, and moved by this server.
+        is_there || open().is_none_or(|now| !Arc::ptr_eq(&now.file, &written.file))
+    }
+
+    pub(crate) fn set_written(&self, written: Option<WrittenSegment>) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written;
+    }
+
     /// Ends the lane for good. Returns the group that was filling, which will not be written.
     pub(crate) fn fail(&self, why: String) -> FillingGroup {
         self.set_condition(LaneCondition::Failed);
@@ -363,8 +411,15 @@ impl LaneCore {
     }
 }
 
+/// The segment that is written.
+#[derive(Clone)]
+pub(crate) struct WrittenSegment {
+    pub(crate) file: Arc<dyn StorageFile>,
+    pub(crate) start: u64,
+}
+
 /// The result of `try_take_group`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The number of the group; and whether a worker waited for its room.
     Group { number: u64, room_wanted: bool },
@@ -372,6 +427,8 @@ pub(crate) enum Taken {
     NotYet(Option<Duration>),
     /// The lane is closed and empty.
     Closed,
+    /// The writer is to end; this says why.
+    Revoked(String),
 }
 
 /// The worker's end of a lane.

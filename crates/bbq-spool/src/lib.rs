@@ -16,6 +16,7 @@
 //! Invariant: the disk is accessed only through [`Storage`].
 
 mod cursor;
+mod disk_room;
 mod error;
 mod filling_group;
 pub mod format;
@@ -45,6 +46,7 @@ mod writer;
 
 pub use bbq_storage::{DiskStorage, OpenMode, ShownBytes, Storage, StorageFile};
 pub use cursor::{Cursor, CursorStore, LanePlace, file_name_of};
+pub use disk_room::DiskShortage;
 pub use error::{LaneError, SpoolError};
 pub use format::{Envelope, Sources};
 pub use group::{Entry, Group, GroupCursor, Scratch};

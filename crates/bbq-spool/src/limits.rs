@@ -59,7 +59,7 @@ pub const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 /// the disk costs nothing, and a lasting one does not stop the queue.
 pub const READ_TRIES_MAX: u32 = bbq_storage::READ_TRIES_MAX;
 
-/// How often recovery tries to make the newest group durable before the start fails. Each try makes its pages dirty again.
+/// How often recovery tries to make the newest group durable before the start fails.
 pub const REWRITE_TRIES_MAX: u32 = 3;
 
 /// If the length of a torn tail is unknown, at most this many of its bytes are kept.

@@ -5,10 +5,11 @@
 //! acknowledged: they are copied to the quarantine directory, and cut off ([`crate::format`] says how the two cases are
 //! distinguished). Readers handle damage to what was durable.
 //!
-//! The page cache may show a last group that is not on disk: after a failed sync its pages are clean. So recovery writes the same
-//! bytes to the same place again and syncs them, before the group counts as durable. The groups before it were durable before it
-//! was written. Recovery does this even if other blocks of the segment cannot be read. But a group counts as torn, and bytes are
-//! cut off, only if everything from there on was read.
+//! The page cache may show a last group that is not on disk: after a failed sync its pages are clean. So recovery drops the pages,
+//! writes the same bytes to the same place again, syncs them, and reads them back from the disk, before the group counts as durable
+//! (`write_again` of bbq-storage says why each step is needed). The groups before it were durable before it was written. Recovery
+//! does this even if other blocks of the segment cannot be read. But a group counts as torn, and bytes are cut off, only if
+//! everything from there on was read.
 
 use std::io;
 use std::ops::Range;
@@ -300,14 +301,14 @@ fn make_durable(
     Ok(())
 }
 
-/// Writes the last group again and syncs it. The bytes are the same, except for the frame of a torn group. So a crash in the
-/// middle loses nothing durable.
+/// Makes the last group durable. The bytes are the same, except for the frame of a torn group. So a crash in the middle loses
+/// nothing durable.
 fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
+    let pieces: Vec<(u64, &[u8])> =
+        last.pieces.iter().map(|(offset, bytes)| (*offset as u64, bytes.as_slice())).collect();
     let mut tries = 1;
     loop {
-        let mut pieces = last.pieces.iter();
-        let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(*offset as u64, bytes));
-        match written.and_then(|()| file.sync_data()) {
+        match file.write_again(&pieces) {
             Err(error) if tries < REWRITE_TRIES_MAX => {
                 warn!(%error, tries, "the newest group could not be made durable; trying again");
                 tries += 1;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::cursor::{self, LanePlace};
+use crate::disk_room::DiskShortage;
 use crate::format::Sources;
 use crate::hot::Hot;
 use crate::lane::{Durable, LaneCore, Shared};
@@ -28,7 +29,7 @@ use crate::spares::Spares;
 use crate::time::{SteppedTime, Time};
 use crate::usage::Usage;
 use crate::writer::{Step, Tallies, Writer};
-use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
+use crate::{Cursor, Lane, LaneReader, OpenMode, Progress, SpoolError, Storage, StorageFile};
 
 /// How to open a spool.
 #[derive(Clone, Debug)]
@@ -143,6 +144,8 @@ pub struct Spool {
     written: u32,
     read_order: ReadOrder,
     recovered: Recovered,
+    /// What must stay where it was opened, as far as the storage can tell.
+    watched: Vec<(PathBuf, Box<dyn StorageFile>)>,
 }
 
 impl Spool {
@@ -197,7 +200,11 @@ impl Spool {
             written: options.lanes,
             read_order: ReadOrder::default(),
             recovered: Recovered::default(),
+            watched: Vec::new(),
         };
+        spool.watch(&options.directory, OpenMode::Directory);
+        spool.watch(&options.directory.join("lock"), OpenMode::Existing);
+        spool.watch(&root, OpenMode::Directory);
         let furthest = cursor::furthest(&*storage, &spool.cursors());
         let found = storage.list(&root).map_err(SpoolError::io("list", &root))?;
         let found = found.iter().filter_map(|name| name.strip_prefix("lane-")?.parse::<u32>().ok());
@@ -207,6 +214,7 @@ impl Spool {
         for index in 0..lanes {
             let directory = root.join(format!("lane-{index}"));
             storage.create_dir_all(&directory).map_err(SpoolError::io("create", &directory))?;
+            spool.watch(&directory, OpenMode::Directory);
             let read = furthest.get(&index);
             let cursor = read.map_or(0, |place| place.position);
             let files = LaneFiles { index, directory: &directory, quarantine: &quarantine, cursor };
@@ -230,6 +238,41 @@ impl Spool {
         spool.read_order = ReadOrder::begin_run(&*storage, &root, &spool.ends(), options.lanes)?;
         spool.recovered.sources = totals.iter().map(|(name, records)| (name.to_owned(), records)).collect();
         Ok(spool)
+    }
+
+    /// Keeps a file or directory open, to see whether it stays where it is.
+    fn watch(&mut self, path: &Path, mode: OpenMode) {
+        if let Ok(open) = self.shared.storage.open(path, mode) {
+            self.watched.push((path.to_owned(), open));
+        }
+    }
+
+    /// Checks that the data directory, its lock, the directories of the lanes, and the segments that are written are still what their
+    /// names lead to. If not, they were deleted or moved, or another file system was mounted over them: what is written then is not
+    /// found by the next start. In this case the lanes end, and nothing more becomes durable. A few system calls for each lane; not for
+    /// a thread that must not wait for a disk.
+    ///
+    /// # Errors
+    /// What is not in its place, what that means, and what to do.
+    pub fn check_in_place(&self) -> Result<(), String> {
+        // An error does not say that something is gone.
+        let watched = self.watched.iter().find(|(path, open)| matches!(open.is_at(path), Ok(false)));
+        let lanes = self.lanes.iter().take(self.written as usize);
+        let gone = watched.map(|(path, _)| path.clone()).or_else(|| {
+            let lane = lanes.clone().find(|core| !core.is_written_in_place())?;
+            Some(lane.segments.directory().to_owned())
+        });
+        let Some(gone) = gone else { return Ok(()) };
+        let why = format!(
+            "{} does not lead any more to what the server has opened and writes to: it, or a file in it, was deleted or moved, or \
+             another file system was mounted over it. Nothing more is acknowledged. Messages that were acknowledged within the last \
+             second before this was noticed may be lost. Put it back, or set data to the place where it is now, and restart the server",
+            gone.display()
+        );
+        for core in lanes {
+            core.revoke(&why);
+        }
+        Err(why)
     }
 
     fn add_lane(
@@ -397,6 +440,13 @@ impl Spool {
     #[must_use]
     pub fn usage(&self) -> &Usage {
         &self.shared.usage
+    }
+
+    /// Whether the disk has less room than the spool may take. Not for a thread that must not wait for a disk.
+    #[must_use]
+    pub fn disk_shortage(&self) -> Option<DiskShortage> {
+        let free = self.shared.storage.available(&self.directory).ok()?;
+        DiskShortage::of(self.usage().bytes_max(), self.usage().bytes(), free)
     }
 
     /// Files of all lanes.

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
 //! Invariant: groups are whole blocks, so a write never touches a sector of a durable group.
+//! Invariant: nothing is written where a sync has failed. If the disk was full, the group goes into another segment.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use tracing::{error, info, warn};
 use crate::filling_group::FillingGroup;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::hot::HotGroup;
-use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
+use crate::lane::{Durable, LaneCondition, LaneCore, Taken, WrittenSegment};
 use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::spares::Spare;
@@ -32,7 +33,7 @@ const FULL_QUARTERS: u64 = 3;
 
 /// The segment that is being written.
 struct Open {
-    file: Box<dyn StorageFile>,
+    file: Arc<dyn StorageFile>,
     start: u64,
     /// The offset of the next group; header_bytes <= used < capacity.
     used: u64,
@@ -40,6 +41,9 @@ struct Open {
     /// This segment is listed only when its first group is durable. Until then the segment before counts as the newest, which is
     /// kept: a restart would remove this segment, and only the segment before has the lane's totals.
     new: Option<Segment>,
+    /// A sync has failed because the disk is full. What the disk has behind `used` is unknown, and writing the same cached pages again
+    /// might not change it (`write_again` of bbq-storage says why). So this part is cut off, and another segment begins.
+    is_spoiled: bool,
 }
 
 /// Why a group is not on disk.
@@ -139,7 +143,8 @@ impl Writer {
     fn work(&mut self) -> Result<(), Stop> {
         loop {
             if self.number.is_none() {
-                self.number = self.core.take_group(&mut self.group, self.flush_interval);
+                let taken = self.core.take_group(&mut self.group, self.flush_interval);
+                self.number = taken.map_err(Stop::Failed)?;
             }
             let Some(number) = self.number else { break };
             match self.store(number) {
@@ -166,6 +171,10 @@ impl Writer {
                 match self.core.try_take_group(&mut self.group, self.flush_interval, &mut self.gathered) {
                     Taken::Group { number, .. } => *self.number.insert(number),
                     Taken::NotYet(rest) => return Step::Waits(rest),
+                    Taken::Revoked(why) => {
+                        let unwritten = self.stopped(&Stop::Failed(why));
+                        return self.end(unwritten);
+                    }
                     Taken::Closed => {
                         self.seal_last();
                         return self.end(Tallies::new());
@@ -191,15 +200,22 @@ impl Writer {
     }
 
     fn seal_last(&mut self) {
-        if let Err(why) = self.seal() {
+        if let Err(PutError::NoRoom(NoRoom { why, .. }) | PutError::Failed(why)) = self.seal() {
             // Recovery finds the end by reading, so nothing is lost.
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
     }
 
+    fn check_revoked(&self) -> Result<(), PutError> {
+        self.core.revoked().map_or(Ok(()), |why| Err(PutError::Failed(why)))
+    }
+
     /// Makes the group durable, and publishes that to readers and senders.
     fn store(&mut self, number: u64) -> Result<(), PutError> {
+        self.check_revoked()?;
         let (from, frame) = self.put()?;
+        // What was put may be in a file that no name leads to.
+        self.check_revoked()?;
         self.core.set_condition(LaneCondition::Writing);
         for (source, records) in self.group.tallies() {
             self.sources.add(source, records);
@@ -269,8 +285,11 @@ impl Writer {
     /// starts from the beginning.
     fn put(&mut self) -> Result<(u64, GroupFrame), PutError> {
         let needed = self.group.block_bytes() as u64;
-        if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
-            self.seal().map_err(PutError::Failed)?;
+        if self.open.as_ref().is_some_and(|open| open.is_spoiled && open.new.is_some()) {
+            self.remove_empty()?;
+        }
+        if self.open.as_ref().is_some_and(|open| open.is_spoiled || open.capacity - open.used <= needed) {
+            self.seal()?;
         }
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -284,45 +303,58 @@ impl Writer {
     fn write(&mut self, open: &mut Open) -> Result<(u64, GroupFrame), PutError> {
         let failed = |what: &str, error: &io::Error| {
             let path = self.core.segments.path(open.start);
-            PutError::Failed(format!("cannot {what} {}: {error}", path.display()))
-        };
-        let write = |offset: u64, bytes: &[u8]| {
-            open.file.write_all_at(offset, bytes).map_err(|error| {
-                if is_full(&error) {
-                    let (path, needed) =
-                        (self.core.segments.path(open.start), ShownBytes(bytes.len() as u64));
-                    PutError::NoRoom(NoRoom::elsewhere(format!(
-                        "cannot write {needed} to {}: {error}; {MAKE_ROOM}",
-                        path.display()
-                    )))
-                } else {
-                    failed("write", &error)
-                }
-            })
+            put_error(format!("cannot {what} {}: {error}", path.display()), error)
         };
         let (frame, bytes) = self.group.seal(open.start + open.used, self.records);
-        write(open.used, bytes)?;
+        let needed = ShownBytes(bytes.len() as u64);
+        let written = open.file.write_all_at(open.used, bytes);
+        written.map_err(|error| failed(&format!("write {needed} to"), &error))?;
         let began = self.core.shared.time.now();
-        open.file.sync_data().map_err(|error| failed("sync", &error))?;
+        if let Err(error) = open.file.sync_data() {
+            let failed = failed("sync", &error);
+            open.is_spoiled = true;
+            return Err(failed);
+        }
         self.core.latencies.sync.add(self.core.shared.time.now().saturating_sub(began));
         let from = if open.new.is_some() { open.start } else { frame.position };
         if let Some(segment) = open.new.take() {
             self.core.segments.push(segment);
+            let written = WrittenSegment { file: Arc::clone(&open.file), start: open.start };
+            self.core.set_written(Some(written));
         }
         open.used += bytes.len() as u64;
         Ok((from, frame))
     }
 
-    /// Truncates the segment to what was written, so that its length tells where the next one begins.
-    fn seal(&mut self) -> Result<(), String> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let path = self.core.segments.path(open.start);
+    /// Truncates the segment to what was written, so that its length tells where the next one begins. On a full disk, the next call
+    /// tries again.
+    fn seal(&mut self) -> Result<(), PutError> {
+        let Some(open) = &self.open else { return Ok(()) };
         self.position = open.start + open.used;
         let cut = open.file.set_len(open.used).and_then(|()| open.file.sync_all());
-        cut.map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
+        cut.map_err(|error| {
+            put_error(
+                format!("cannot cut {}: {error}", self.core.segments.path(open.start).display()),
+                &error,
+            )
+        })?;
+        self.core.set_written(None);
         let spare = self.core.segments.seal(open.start, self.position);
         self.core.shared.usage.give_back(spare);
         self.core.shared.usage.set_newest(self.core.index, open.used);
+        self.open = None;
+        Ok(())
+    }
+
+    /// Removes a segment in which nothing became durable, so that the next one gets its name.
+    fn remove_empty(&mut self) -> Result<(), PutError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let path = self.core.segments.path(open.start);
+        let removed = self.core.shared.storage.remove(&path);
+        removed.map_err(|error| put_error(format!("cannot remove {}: {error}", path.display()), &error))?;
+        self.position = open.start;
+        self.core.shared.usage.give_back(open.capacity);
+        self.open = None;
         Ok(())
     }
 
@@ -352,7 +384,14 @@ impl Writer {
             is_unreadable: false,
             is_stuck: false,
         };
-        Ok(Open { file, start: self.position, used, capacity, new: Some(segment) })
+        Ok(Open {
+            file: file.into(),
+            start: self.position,
+            used,
+            capacity,
+            new: Some(segment),
+            is_spoiled: false,
+        })
     }
 
     /// Makes the segment from a spare, if there is one. A spare that cannot be used is removed.
@@ -479,6 +518,15 @@ impl Writer {
 fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// The failure of a write, a sync or a cut. A full disk is waited for.
+fn put_error(why: String, error: &io::Error) -> PutError {
+    if is_full(error) {
+        PutError::NoRoom(NoRoom::elsewhere(format!("{why}; {MAKE_ROOM}")))
+    } else {
+        PutError::Failed(why)
+    }
 }
 
 fn is_full(error: &io::Error) -> bool {

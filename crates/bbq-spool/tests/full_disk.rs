@@ -82,10 +82,10 @@ fn at_its_limit_the_lane_refuses_waits_and_goes_on_when_segments_were_retired() 
 
 #[test]
 fn a_full_disk_is_waited_for() {
-    for op in [Op::Create, Op::Write] {
-        // The first create or write, and one in the middle.
-        for after in [0, 2] {
-            let disk = CrashDisk::new(1);
+    for op in [Op::Create, Op::Write, Op::Sync] {
+        // The first call, and some in the middle. A sync is of a new segment, of a group, or of a segment that is cut.
+        for after in 0..5 {
+            let disk = CrashDisk::new(after);
             let spool = open(&disk, 1);
             let lane = &spool.lanes()[0];
             let progress = heard(lane);

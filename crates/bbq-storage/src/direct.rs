@@ -55,10 +55,25 @@ fn whole_blocks(offset: u64, bytes: &[u8]) -> Option<Range<usize>> {
 /// Reads up to `buffer.len()` bytes at `offset`, fewer only at the end of the file: directly if everything is aligned, otherwise
 /// through the page cache. Sets `direct` to false if the file does not support direct reads.
 pub fn read_at(file: &File, offset: u64, buffer: &mut [u8], direct: &mut bool) -> io::Result<usize> {
+    read_from(file, offset, buffer, direct, DIRECT_BYTES_MIN)
+}
+
+/// As `read_at`, but also small reads are direct if everything is aligned: the page cache may show what the disk does not have.
+pub fn read_stored_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    read_from(file, offset, buffer, &mut true, BLOCK_BYTES)
+}
+
+fn read_from(
+    file: &File,
+    offset: u64,
+    buffer: &mut [u8],
+    direct: &mut bool,
+    direct_bytes_min: usize,
+) -> io::Result<usize> {
     let blocks = [buffer.as_ptr().addr() as u64, buffer.len() as u64, offset];
     let in_place = blocks.iter().all(|number| number.is_multiple_of(BLOCK_BYTES as u64));
     let mut filled = 0;
-    if *direct && in_place && buffer.len() >= DIRECT_BYTES_MIN {
+    if *direct && in_place && buffer.len() >= direct_bytes_min {
         *direct = past_cache(file, || {
             filled = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))?;
             Ok(())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use crate::{NodeKind, OpenMode, Storage, StorageFile, direct};
 
@@ -50,6 +50,7 @@ impl Storage for DiskStorage {
             OpenMode::ExistingOrNew => options.create(true).truncate(false).open(path),
             OpenMode::Empty => options.create(true).truncate(true).open(path),
             OpenMode::Append => open_to_append(path),
+            OpenMode::Directory => open_directory(path),
         };
         Ok(Box::new(DiskFile::new(opened?)))
     }
@@ -74,6 +75,10 @@ impl Storage for DiskStorage {
     fn inode(&self, path: &Path) -> io::Result<u64> {
         Ok(fs::metadata(path)?.ino())
     }
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(path)
 }
 
 /// Opens a file to append, for writing alone if reading is not allowed.
@@ -153,12 +158,37 @@ impl StorageFile for DiskFile {
         self.file.set_len(bytes)
     }
 
+    fn forget_cached(&self) -> io::Result<()> {
+        // The whole file: a large folio that is only partly in the range would stay.
+        Ok(rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed)?)
+    }
+
+    fn read_stored_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        direct::read_stored_at(&self.file, offset, buffer)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     fn inode(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let named = match fs::metadata(path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(false);
+            }
+            named => named?,
+        };
+        // Compared with the open file, whose numbers cannot change: on some file systems they do when nobody has it open.
+        let open = self.file.metadata()?;
+        Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
+    }
+
+    fn links(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.nlink())
     }
 
     fn modified(&self) -> io::Result<SystemTime> {

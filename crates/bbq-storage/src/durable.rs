@@ -3,10 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{OpenMode, Storage, StorageFile};
+use crate::direct::AlignedBuffer;
+use crate::{BLOCK_BYTES, OpenMode, Storage, StorageFile};
 
 /// How often a failed read is retried: temporary faults of the disk cost nothing, and lasting ones do not hang.
 pub const READ_TRIES_MAX: u32 = 4;
+
+/// Bytes that are read back at once: a large request costs the disk little more than a small one.
+const CHECKED_BYTES: usize = 256 * BLOCK_BYTES;
 
 /// The suffix of a file that will replace another.
 const BESIDE: &str = ".new";
@@ -124,6 +128,53 @@ impl dyn Storage + '_ {
         self.rename(from, to)?;
         self.sync_dir(parent_of(to))?;
         if from.parent() == to.parent() { Ok(()) } else { self.sync_dir(parent_of(from)) }
+    }
+}
+
+impl dyn StorageFile + '_ {
+    /// Makes bytes durable of which the page cache may show more than the disk has: the sync that should have written them failed,
+    /// in this process or in an earlier one. `pieces` are whole blocks, each with its offset.
+    ///
+    /// It is not enough to write them to the cached pages again. A failed sync leaves the pages clean (fsync(2)). On ext4, since
+    /// Linux 6.15, it also leaves blocks that were allocated and never written as they were, and the cached page takes them for
+    /// written. Further writes to this page and further syncs succeed, and the disk keeps zeros. So the pages are dropped before
+    /// the bytes are written, and the bytes are read back from the disk afterwards, whatever the file system is. A crash in the
+    /// middle leaves the bytes of before or these.
+    ///
+    /// # Errors
+    /// Errors of the system, or the disk does not have the bytes after all. The caller may try again.
+    pub fn write_again(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        // Dirty pages cannot be dropped. It does not matter whether this sync succeeds.
+        let _may_fail_again = self.sync_data();
+        self.forget_cached()?;
+        pieces.iter().try_for_each(|(offset, bytes)| self.write_all_at(*offset, bytes))?;
+        self.sync_data()?;
+        self.forget_cached()?;
+        pieces.iter().try_for_each(|(offset, bytes)| self.check_stored(*offset, bytes))
+    }
+
+    /// Fails if the disk does not have these bytes, which are whole blocks.
+    fn check_stored(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut buffer = AlignedBuffer::with_capacity(CHECKED_BYTES);
+        for (number, piece) in bytes.chunks(CHECKED_BYTES).enumerate() {
+            let at = offset + (number * CHECKED_BYTES) as u64;
+            buffer.begin(at);
+            buffer.resize(piece.len());
+            let mut tries = 1;
+            let read = loop {
+                match self.read_stored_at(at, &mut buffer) {
+                    Err(error) if tries <= READ_TRIES_MAX && is_unreadable(&error) => tries += 1,
+                    read => break read?,
+                }
+            };
+            if buffer[..read] != *piece {
+                return Err(io::Error::other(format!(
+                    "the disk does not have the {} bytes that were written at {at} and synced",
+                    piece.len()
+                )));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -54,9 +54,13 @@ forwarding! {
     fn sync_all(&self) -> io::Result<()>;
     fn allocate(&self, bytes: u64) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    fn forget_cached(&self) -> io::Result<()>;
+    fn read_stored_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     fn len(&self) -> io::Result<u64>;
     fn is_empty(&self) -> io::Result<bool>;
     fn inode(&self) -> io::Result<u64>;
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
+    fn links(&self) -> io::Result<u64>;
     fn modified(&self) -> io::Result<SystemTime>;
     fn stay_in_cache(&self);
     fn try_lock(&self) -> io::Result<()>;

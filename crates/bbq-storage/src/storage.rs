@@ -21,6 +21,8 @@ pub enum OpenMode {
     /// An existing regular file, or a new one. Every write appends, also after other programs have appended. Any other kind of
     /// file is an error, without waiting.
     Append,
+    /// An existing directory, to ask whether it is still at its path ([`StorageFile::is_at`]), and for nothing else.
+    Directory,
 }
 
 /// What a name stands for.
@@ -80,6 +82,15 @@ pub trait StorageFile: Send + Sync {
     fn allocate(&self, bytes: u64) -> io::Result<()>;
     /// Changes the length.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Drops the clean pages of the file from the page cache, so that what is read or written next comes from the disk. The method
+    /// `write_again` says why this is needed. A storage without such a cache need not do anything.
+    fn forget_cached(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// As `read_at`, but reads what the disk has, wherever the file system can tell.
+    fn read_stored_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, buffer)
+    }
     /// The length.
     fn len(&self) -> io::Result<u64>;
     /// Whether it is empty.
@@ -89,6 +100,16 @@ pub trait StorageFile: Send + Sync {
     /// Its inode number.
     fn inode(&self) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Whether this file is what the path leads to now. It is not after the file was deleted or moved, or when another file system
+    /// was mounted over its directory.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let _unused = path;
+        Ok(true)
+    }
+    /// The number of its names: 0 once it is deleted.
+    fn links(&self) -> io::Result<u64> {
+        Ok(1)
     }
     /// When it was last written.
     fn modified(&self) -> io::Result<SystemTime> {

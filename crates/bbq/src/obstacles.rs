@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bbq_listen::{Address, Holder, ListenError};
 use bbq_server::Config;
-use bbq_spool::{DirectoryLock, SpoolError};
+use bbq_spool::{DirectoryLock, DiskShortage, DiskStorage, SpoolError};
 use rustix::fs::{Access, access};
 
 /// systemd holds the sockets of services that it starts for the first connection.
@@ -42,6 +42,8 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     let data = holder.filter(|_| !is_own).map(|holder| in_use(&holder, running));
     let data = data.or_else(|| unusable(&config.data));
     found.extend(data.map(|why| format!("data     {}: {why}", config.data.display())));
+    let shortage = DiskShortage::foreseen(&DiskStorage, &config.spool_options());
+    found.extend(shortage.map(|shortage| format!("spool    {shortage}; {}", DiskShortage::REMEDY)));
     found.extend(config.hidden_by_links());
     for sink in &config.sinks {
         let why = sink.file().and_then(unusable_file).or_else(|| sink.directory().and_then(unusable));

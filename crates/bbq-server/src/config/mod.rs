@@ -206,7 +206,9 @@ impl Config {
         spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
     }
 
-    pub(crate) fn spool_options(&self) -> bbq_spool::SpoolOptions {
+    /// The options of the spool.
+    #[must_use]
+    pub fn spool_options(&self) -> bbq_spool::SpoolOptions {
         let source = |spec: &ListenSpec| bbq_spool::Source {
             name: spec.source.clone(),
             drops_oldest: spec.on_full == OnFull::DropOldest,

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bbq_spool::{Lane, NoRoom, Spool};
+use bbq_spool::{DiskShortage, Lane, NoRoom, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -46,6 +46,8 @@ pub(crate) struct Parts {
     /// The configuration in force.
     pub(crate) effective: Mutex<Arc<Vec<EffectiveKey>>>,
     pub(crate) ready: AtomicBool,
+    /// Whether the disk has less room than the spool may take, at the last look.
+    pub(crate) disk_shortage: Mutex<Option<DiskShortage>>,
     /// Set when a stop begins: how long it waits for sinks.
     pub(crate) stopping: OnceLock<Duration>,
 }
@@ -142,9 +144,17 @@ impl Parts {
         for (spec, _) in &self.sinks {
             info!(sink = %spec, "delivering");
         }
+        if let Some(shortage) = self.disk_shortage() {
+            warn!("{shortage}; {}", DiskShortage::REMEDY);
+        }
         if self.sinks.is_empty() {
             warn!("no sink is configured: the spool fills up to its limit, and then holds its senders back");
         }
+    }
+
+    /// Whether the disk has less room than the spool may take, at the last look.
+    pub(crate) fn disk_shortage(&self) -> Option<DiskShortage> {
+        *self.disk_shortage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Corrects the count of spooled records after the lanes are closed, for what they could not write. If a lane failed earlier,

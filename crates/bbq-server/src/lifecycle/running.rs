@@ -364,6 +364,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     });
     let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));
+    let disk_shortage = Mutex::new(spool.disk_shortage());
     let parts = Arc::new(Parts {
         sinks: ledgers.collect(),
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
@@ -391,6 +392,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         changes: Arc::clone(start.changes),
         effective: Mutex::new(Arc::new(config.effective())),
         ready: AtomicBool::new(false),
+        disk_shortage,
         stopping: OnceLock::new(),
     });
     start.changes.drops.begin(parts.drops());

@@ -1,6 +1,6 @@
-//! A thread that periodically checks whether other processes have joined a listener, whether certificates or tokens were replaced, and
-//! whether sockets are left of a larger number of workers. A check may take a tenth of a second, which is too long for the control
-//! thread or a worker.
+//! A thread that periodically checks whether other processes have joined a listener, whether certificates or tokens were replaced, whether
+//! sockets are left of a larger number of workers, and how much room the spool's disk has. A check may take a tenth of a second, which is
+//! too long for the control thread or a worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -36,6 +36,7 @@ impl CheckThread {
                 now.check_foreign_members();
                 now.check_changed_files();
                 now.check_removed_sockets();
+                now.check_disk_room();
                 // Dropped before the wait: the parts of a start must end with the start.
                 drop(now);
                 if matches!(begun.recv_timeout(INTERVAL), Err(RecvTimeoutError::Disconnected)) {

@@ -1,5 +1,7 @@
 //! Periodic checks: drops, stalled workers, uneven shares, and other processes on a listener's address.
 
+use std::sync::PoisonError;
+
 use crate::lifecycle::parts::Parts;
 use crate::observe::drops::{EVICTED, LETTERS_DELETED, OVER_LIMIT, SLOWED, TRUNCATED, Tally};
 use crate::observe::findings::is_stalled;
@@ -56,6 +58,12 @@ impl Parts {
         for listener in &self.listeners {
             listener.foreign.check(&listener.spec().text, &listener.group);
         }
+    }
+
+    /// Looks whether the disk has the room that the spool may take. Not for the control thread, as a disk may hang.
+    pub(crate) fn check_disk_room(&self) {
+        let shortage = self.spool.disk_shortage();
+        *self.disk_shortage.lock().unwrap_or_else(PoisonError::into_inner) = shortage;
     }
 
     /// Closes the sockets that a smaller number of workers has left behind: without a stall monitor nobody else does.

@@ -93,6 +93,8 @@ pub struct SinkDriver {
     last_progress: Duration,
     /// The time of the first step after the last commit; `None` until that step begins.
     last_commit: Option<Duration>,
+    /// When the cursor's file was last looked for.
+    last_look: Duration,
     /// Something has changed since the last commit.
     is_dirty: bool,
     /// Part of a group was settled since the last commit. This alone waits for the commit interval.
@@ -126,6 +128,7 @@ impl SinkDriver {
             room: Room::Free,
             last_progress: now.monotonic,
             last_commit: None,
+            last_look: now.monotonic,
             is_dirty: true,
             has_begun: false,
             progress: 0,
@@ -261,8 +264,17 @@ impl SinkDriver {
         if !self.is_dirty {
             // Nothing will be committed soon, which would have the same effect.
             self.parts.retention.retire();
+            self.look_for_cursor();
         }
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
+    }
+
+    /// Writes the cursor again if somebody has deleted it: without it, the next start would deliver everything again.
+    fn look_for_cursor(&mut self) {
+        if self.now.monotonic.saturating_sub(self.last_look) >= COMMIT_INTERVAL {
+            self.last_look = self.now.monotonic;
+            self.is_dirty = self.parts.store.is_missing();
+        }
     }
 
     /// Whether a step that has read nothing could have read more.
@@ -471,6 +483,8 @@ impl SinkDriver {
     /// Writes the cursor, or one that was held back. Everything that it covers is durable.
     fn remember(&mut self) -> io::Result<()> {
         let keep = self.keep();
+        // A cursor in another directory would be another server's.
+        self.parts.spool.check_in_place().map_err(io::Error::other)?;
         let parts = &mut self.parts;
         let Account { delivered, dropped, .. } = parts.ledger.account_of_groups();
         let places = self.in_flight.places().to_vec();

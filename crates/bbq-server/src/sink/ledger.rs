@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bbq_spool::{Cursor, LanePlace, LostReason};
 
@@ -61,6 +61,8 @@ pub(crate) struct SinkLedger {
     truncations: AtomicU64,
     /// What keeps the sink from delivering, if anything does.
     problem: Mutex<Option<Hindrance>>,
+    /// What was found in the output that the spool does not have, if anything.
+    surplus: OnceLock<String>,
 }
 
 /// What keeps a sink from delivering.
@@ -198,6 +200,17 @@ impl SinkLedger {
 
     pub(crate) fn last_received_ns(&self) -> u64 {
         self.last_received_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the output had lines that the spool does not have, and where they are now.
+    pub(super) fn set_surplus(&self, text: String) {
+        // Opening may be tried again, with the same result.
+        let _known = self.surplus.set(text);
+    }
+
+    /// What the output had that the spool does not have.
+    pub(crate) fn surplus(&self) -> Option<&str> {
+        self.surplus.get().map(String::as_str)
     }
 
     fn hindrance(&self) -> MutexGuard<'_, Option<Hindrance>> {

@@ -1,10 +1,13 @@
 //! A sink that has its cursor, but not yet its output.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
+use bbq_spool::{Cursor, CursorStore, LanePlace, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
+use tracing::error;
 
 use super::dead_letters::DeadLetters;
 use super::driver::{DriverParts, SinkDriver};
@@ -12,11 +15,16 @@ use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
+use super::text::surplus::{self, Surplus};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 
 /// Why a sink did not get messages that came before it was configured.
 const BEFORE: &str = "before-sink";
+
+/// What to do about lines that the spool does not have.
+pub(crate) const SURPLUS_REMEDY: &str =
+    "the data directory is probably an older copy; compare the two files, and append what is missing";
 
 /// See the module.
 pub struct SinkOpening {
@@ -35,6 +43,14 @@ pub struct SinkOpening {
     cursor: Cursor,
     /// The spool had no cursor of this sink.
     is_new: bool,
+    /// Records behind the cursor when the server started.
+    queued: u64,
+}
+
+/// The records of all lanes behind a cursor.
+fn queued_behind(spool: &Spool, cursor: &Cursor) -> u64 {
+    let behind = |end: &LanePlace| end.record.saturating_sub(cursor.place(end.lane).record);
+    spool.ends().iter().map(behind).fold(0, u64::saturating_add)
 }
 
 /// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which only other sinks could get,
@@ -62,16 +78,49 @@ impl SinkOpening {
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool));
+        let queued = queued_behind(spool, &cursor);
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
         let replica = None;
-        Ok(SinkOpening { index, spec, spool, ledger, retention, replica, storage, store, cursor, is_new })
+        Ok(SinkOpening {
+            index,
+            spec,
+            spool,
+            ledger,
+            retention,
+            replica,
+            storage,
+            store,
+            cursor,
+            is_new,
+            queued,
+        })
     }
 
     /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
     pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));
+        if let (Some(state), Some(path)) = (state, self.spec.target.file()) {
+            self.keep_surplus(path, state).map_err(OpenError::NotYet)?;
+        }
         self.spec.target.open(&self.storage, state, now)
+    }
+
+    /// Keeps lines of the output that are about to be cut off, and that the spool cannot write again.
+    fn keep_surplus(&self, path: &Path, state: &str) -> io::Result<()> {
+        let Some(Surplus { lines, kept_in }) = surplus::keep(&*self.storage, path, state, self.queued)?
+        else {
+            return Ok(());
+        };
+        let (kept_in, queued) = (kept_in.display(), self.queued);
+        let text = format!(
+            "{} had {lines} lines that its cursor does not cover, and the spool has only {queued} messages to write again: they were \
+             moved to {kept_in}",
+            path.display()
+        );
+        error!(sink = self.spec.name, lines, queued, %kept_in, "{text}; {SURPLUS_REMEDY}");
+        self.ledger.set_surplus(text);
+        Ok(())
     }
 
     /// Opens the output and begins.

@@ -284,6 +284,18 @@ impl Ledger {
         sum(self.listeners.iter().map(|(_, ledger)| ledger.unwritten()))
     }
 
+    /// Whether somebody has deleted the file, so that it must be saved again.
+    pub(crate) fn is_missing(&self) -> bool {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_drops = saved.as_ref().is_some_and(|text| *text != sealed::seal("ledger", ""));
+        let is_missing = has_drops
+            && self.storage.kind(&self.path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if is_missing {
+            *saved = None;
+        }
+        is_missing
+    }
+
     /// Saves the drops for the next start, if there are new ones since the last call.
     pub(crate) fn save(&self) -> std::io::Result<()> {
         let mut body = String::new();

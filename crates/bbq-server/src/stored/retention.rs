@@ -3,13 +3,16 @@
 //! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other. Sinks, workers
 //! and control only tell this thread what has changed, and never wait for its disk operations.
 //!
+//! The thread also checks that the data directory is still in its place: twice a second, and before it writes or deletes anything there.
+//!
 //! Invariant: one thread writes the checkpoints, in order; each covers what was settled when its writing began.
+//! Invariant: in a directory that is not the one that was opened, nothing is written or deleted.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
@@ -23,6 +26,10 @@ use crate::stored::streams::Streams;
 /// Time before another try when room could not be made. By then the workers may have told the table of streams what became
 /// durable, or a sink may have passed a segment.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
+
+/// Time between two checks of the data directory. What was acknowledged since the last one may be lost: docs/RELIABILITY.md says a
+/// second, of which this leaves half to the check.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The places that every sink has committed, and the thread that acts on them.
 pub struct Retention {
@@ -63,6 +70,8 @@ struct Work {
     checkpoint: bool,
     /// The ledger of drops is to be saved.
     ledger: bool,
+    /// The data directory is to be checked.
+    watch: bool,
 }
 
 impl State {
@@ -180,25 +189,24 @@ impl Requests {
         self.work.notify_one();
     }
 
-    /// Waits for a request; returns `None` at the end. After `retry`, room is requested again.
-    fn wait(&self, retry: Option<Duration>) -> Option<(Work, Vec<LanePlace>)> {
+    /// Waits for a request; returns `None` at the end. After `retry`, room is requested again; at `watch_at`, a check of the data
+    /// directory.
+    fn wait(&self, retry: Option<Duration>, watch_at: Instant) -> Option<(Work, Vec<LanePlace>)> {
         let mut state = self.locked();
         loop {
             if state.closed {
                 return None;
             }
+            let until_watch = watch_at.saturating_duration_since(Instant::now());
+            state.work.watch |= until_watch.is_zero();
             if let Some(work) = state.take() {
                 return Some(work);
             }
-            state = match retry {
-                Some(retry) => {
-                    let (mut state, waited) =
-                        self.work.wait_timeout(state, retry).unwrap_or_else(PoisonError::into_inner);
-                    state.work.room |= waited.timed_out();
-                    state
-                }
-                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
+            let patience = retry.map_or(until_watch, |retry| retry.min(until_watch));
+            let (waiting, waited) =
+                self.work.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            state = waiting;
+            state.work.room |= waited.timed_out() && retry == Some(patience);
         }
     }
 }
@@ -206,11 +214,33 @@ impl Requests {
 impl Shared {
     fn run(&self, ledger: &Ledger) {
         let mut retry = None;
-        while let Some((work, passed)) = self.requests.wait(retry) {
-            if work.ledger
+        let mut watch_at = Instant::now() + WATCH_INTERVAL;
+        while let Some((work, passed)) = self.requests.wait(retry, watch_at) {
+            if work.watch {
+                watch_at = Instant::now() + WATCH_INTERVAL;
+            }
+            if self.spool.check_in_place().is_err() {
+                // The lanes end and say why.
+                retry = None;
+                continue;
+            }
+            let is_only_watch = work == Work { watch: true, ..Work::default() };
+            let is_missing = work.watch && ledger.is_missing();
+            if (work.ledger || is_missing)
                 && let Err(error) = ledger.save()
             {
                 warn!(%error, "cannot save the ledger of drops");
+            }
+            if work.watch
+                && self.streams.is_checkpoint_missing()
+                && let Err(error) = self.checkpoint()
+                && let Some(repeats) = self.requests.locked().failures.report()
+            {
+                warn!(%error, repeats, "cannot write the checkpoint of streams, which was deleted, again");
+            }
+            if is_only_watch {
+                // What was to be tried again still is.
+                continue;
             }
             retry = (!self.work(&work, &passed)).then_some(ROOM_RETRY);
         }
@@ -242,6 +272,7 @@ impl Shared {
     }
 
     fn checkpoint(&self) -> io::Result<()> {
+        self.spool.check_in_place().map_err(io::Error::other)?;
         self.streams.checkpoint(&self.streams.settled())
     }
 }

@@ -213,6 +213,13 @@ impl Streams {
         self.uncovered_bytes() >= CHECKPOINT_EVERY_BYTES.max(itself) || self.is_crowded()
     }
 
+    /// Whether somebody has deleted the checkpoint.
+    pub(crate) fn is_checkpoint_missing(&self) -> bool {
+        let is_written = !self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        is_written
+            && self.storage.kind(&self.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Whether the next checkpoint would say more than the last one.
     pub fn is_checkpoint_old(&self) -> bool {
         self.uncovered_bytes() > 0 || self.is_crowded()

@@ -33,12 +33,15 @@ pub struct Faults {
     /// A write of the bytes that are in the page cache does nothing: this stands for a program that trusts the page cache after a
     /// failed sync instead of writing again.
     pub believes_cache: bool,
+    /// Pages are dropped only by the kernel, never on request: this stands for a program that writes to the same cached pages again
+    /// after a failed sync.
+    pub keeps_cached: bool,
 }
 
 impl Faults {
     /// Ends all faults, except planted bugs.
     pub fn heal(&mut self) {
-        let Faults { lies, ignores_sync_dir, believes_cache, .. } = *self;
-        *self = Faults { lies, ignores_sync_dir, believes_cache, ..Faults::default() };
+        let Faults { lies, ignores_sync_dir, believes_cache, keeps_cached, .. } = *self;
+        *self = Faults { lies, ignores_sync_dir, believes_cache, keeps_cached, ..Faults::default() };
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Invariant: the two differ only in sectors that are dirty or abandoned. A sync writes dirty sectors. No sync writes abandoned
 //! sectors: the sync that should have written them failed, and left their pages clean.
+//!
+//! After a failed sync, pages that the disk never had may be stuck, as on ext4 since Linux 6.15: what is written to the same cached
+//! page later, and synced with success, does not reach the disk either. This ends when the page is dropped or cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +32,8 @@ pub(super) struct Inode {
     durable_bytes: u64,
     dirty: BTreeSet<u64>,
     abandoned: BTreeSet<u64>,
+    /// Pages of which no sync writes anything.
+    stuck: BTreeSet<u64>,
     /// Allocated space.
     allocated: u64,
     /// Unreadable sectors, each with the number of reads that will fail.
@@ -124,6 +129,7 @@ impl Inode {
             }
             self.dirty.retain(|sector| sector * SECTOR < end);
             self.abandoned.retain(|sector| sector * SECTOR < bytes);
+            self.stuck.retain(|page| page * PAGE < bytes);
         }
         self.live_bytes = bytes;
     }
@@ -134,6 +140,10 @@ impl Inode {
         for sector in std::mem::take(&mut self.dirty) {
             let number = sector / SECTORS_PER_PAGE;
             if page == Some(number) {
+                continue;
+            }
+            if self.stuck.contains(&number) {
+                self.abandoned.insert(sector);
                 continue;
             }
             let has_abandoned = self
@@ -154,6 +164,11 @@ impl Inode {
     /// A failed sync: a part was written, and all pages are clean from now on.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let settling = if random.one_in(2) { Settling::Nothing } else { Settling::EachSector };
+        if random.one_in(2) {
+            let new: BTreeSet<u64> = self.dirty.iter().map(|sector| sector / SECTORS_PER_PAGE).collect();
+            let new = new.into_iter().filter(|page| !self.durable.has(*page));
+            self.stuck.extend(new.filter(|_| settling == Settling::Nothing || random.one_in(2)));
+        }
         let lost = self.settle(settling, random);
         self.abandoned.extend(lost);
         if random.one_in(2) {
@@ -166,6 +181,7 @@ impl Inode {
         let mut lost = Vec::new();
         for sector in std::mem::take(&mut self.dirty) {
             let kept = match settling {
+                _ if self.stuck.contains(&(sector / SECTORS_PER_PAGE)) => false,
                 Settling::All => true,
                 Settling::Nothing => false,
                 Settling::EachSector => random.one_in(2),
@@ -186,6 +202,7 @@ impl Inode {
             self.durable_bytes = self.live_bytes;
         }
         self.abandoned.clear();
+        self.stuck.clear();
         self.durable.cut(self.durable_bytes);
         self.live = self.durable.clone();
         self.live_bytes = self.durable_bytes;
@@ -195,12 +212,16 @@ impl Inode {
 
     /// Drops clean pages, which are read from the disk again.
     pub(super) fn evict(&mut self) {
-        for sector in std::mem::take(&mut self.abandoned) {
-            if !self.dirty.contains(&sector) {
-                let durable = self.durable.clone();
-                self.live.copy_sector(&durable, sector);
+        let dirty: BTreeSet<u64> = self.dirty.iter().map(|sector| sector / SECTORS_PER_PAGE).collect();
+        let durable = self.durable.clone();
+        self.abandoned.retain(|sector| {
+            let stays = dirty.contains(&(sector / SECTORS_PER_PAGE));
+            if !stays {
+                self.live.copy_sector(&durable, *sector);
             }
-        }
+            stays
+        });
+        self.stuck.retain(|page| dirty.contains(page));
     }
 
     /// Flips a bit of a sector on the disk, and in the cache.

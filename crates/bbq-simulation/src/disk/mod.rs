@@ -1,7 +1,8 @@
 //! A disk in memory that knows what is durable. On request or by chance, it loses power, fails, fills up and rots.
 //!
 //! ```text
-//! write -> page cache (read from here) --sync--> disk     a failed sync leaves pages clean that never got there
+//! write -> page cache (read from here) --sync--> disk     a failed sync leaves pages clean that never got there; it may leave
+//!                                                         them stuck, so that no later sync writes them either
 //! name  -> directory  (looked up here) --sync--> disk     a sync of the directory, not of the file
 //! ```
 //!
@@ -378,12 +379,28 @@ impl StorageFile for SimFile {
         })
     }
 
+    fn forget_cached(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        if !state.faults.keeps_cached {
+            state.inodes[self.file].evict();
+        }
+        Ok(())
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.state()?.inodes[self.file].len())
     }
 
     fn inode(&self) -> io::Result<u64> {
         self.state().map(|_| self.file as u64)
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        match self.disk.inode(path) {
+            Ok(inode) => Ok(inode == self.file as u64),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn modified(&self) -> io::Result<SystemTime> {

@@ -69,6 +69,11 @@ impl Pages {
         self.0.retain(|number, _| *number < bytes.div_ceil(PAGE));
     }
 
+    /// Whether the page was ever written.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.0.contains_key(&number)
+    }
+
     /// Numbers of the pages that were written.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()

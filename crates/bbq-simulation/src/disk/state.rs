@@ -137,6 +137,7 @@ impl State {
 
     pub(super) fn open(&mut self, path: &Path, mode: OpenMode) -> io::Result<usize> {
         let file = match (self.file(path), mode) {
+            (_, OpenMode::Directory) => return Err(io::ErrorKind::Unsupported.into()),
             (found, OpenMode::Existing) | (found @ Ok(_), OpenMode::ExistingOrNew) => {
                 self.is_running()?;
                 self.roll(self.faults.open)?;

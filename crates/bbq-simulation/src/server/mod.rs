@@ -77,9 +77,14 @@ impl Server {
             hot_bytes_max: options.hot_bytes_max,
             ..SpoolOptions::new(PathBuf::from("/data"), options.lanes, sources)
         };
-        disk.set_faults(|faults| faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved));
+        disk.set_faults(|faults| {
+            faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved);
+            // A program that trusts the page cache does not drop it, either.
+            let keeps_cached = [Some(Bug::CleanPagesBelieved), Some(Bug::CachedPagesWrittenAgain)];
+            faults.keeps_cached = keeps_cached.contains(&options.bug);
+        });
         let spool = Spool::open_stepped(Arc::new(disk.clone()), &spool_options, time);
-        disk.set_faults(|faults| faults.believes_cache = false);
+        disk.set_faults(|faults| (faults.believes_cache, faults.keeps_cached) = (false, false));
         let spool = spool.map_err(|error| error.to_string())?;
         let spool = Arc::new(spool);
         let seconds = time.unix_ns.load(Ordering::Relaxed) / 1_000_000_000;

@@ -36,7 +36,11 @@ impl Storage for ReadOnlyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
         match mode {
             OpenMode::Existing => Ok(Box::new(ReadOnlyFile(File::open(path)?))),
-            OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Empty | OpenMode::Append => refused(),
+            OpenMode::Directory
+            | OpenMode::New
+            | OpenMode::ExistingOrNew
+            | OpenMode::Empty
+            | OpenMode::Append => refused(),
         }
     }
 

@@ -151,7 +151,7 @@ impl Storage for TurmoilDisk {
             OpenMode::ExistingOrNew => {
                 self.change(|state| opened(options.create(true).truncate(false), state))?
             }
-            OpenMode::Append => return Err(io::ErrorKind::Unsupported.into()),
+            OpenMode::Append | OpenMode::Directory => return Err(io::ErrorKind::Unsupported.into()),
             OpenMode::Empty => self.change(|state| opened(options.create(true).truncate(true), state))?,
         };
         Ok(Box::new(File { disk: self.clone(), name }))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::support::flood::{MESSAGES, assert_all_once, batches, lines, message, wait_standstill};
 use crate::support::mounts::{Ballast, in_own_mounts, mount_small};
 use crate::support::session::{Session, batch, stream_id};
-use crate::support::{Server, Setup, assert_balanced};
+use crate::support::{BBQ, Server, Setup, assert_balanced};
 use serde_json::Value;
 
 const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}"];
@@ -232,5 +232,25 @@ fn a_sink_on_a_full_disk_says_so_and_goes_on_by_itself() {
         server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
         assert_eq!(server.stop(), Some(0), "{}", setup.log());
         assert!(std::fs::read(disk.join("out.log")).expect("a file") == lines.into_bytes());
+    });
+}
+
+/// Nobody should learn from a full disk that the limit of the spool was beyond it.
+#[test]
+fn a_spool_that_may_take_more_than_its_disk_is_told() {
+    in_own_mounts("full_disk::a_spool_that_may_take_more_than_its_disk_is_told", || {
+        let setup = setup();
+        let server = setup.start();
+        setup.wait_log("spool.bytes_max is 1.00 GiB, but the spool takes ");
+        let status = server.wait_status("the finding", |status| {
+            status["findings"].to_string().contains("spool-larger-than-disk")
+        });
+        assert!(status["warnings"].to_string().contains("lower spool.bytes_max"), "{status:#}");
+        assert_eq!(server.health().0, 200, "nothing is wrong yet");
+        let mut check = Command::new(BBQ);
+        check.arg("check").arg(setup.path().join("bbq.toml")).env("BBQ_DATA", setup.data());
+        let check = check.output().expect("check runs");
+        let told = String::from_utf8_lossy(&check.stdout);
+        assert!(told.contains("spool    spool.bytes_max is 1.00 GiB"), "{told}");
     });
 }

@@ -6,3 +6,4 @@ mod full_disk;
 mod spool_limit;
 #[path = "../support/mod.rs"]
 mod support;
+mod thin_disk;

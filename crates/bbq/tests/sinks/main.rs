@@ -51,6 +51,7 @@ mod presets;
 mod read_error;
 mod receivers;
 mod replicated;
+mod restored;
 mod rotation_killed;
 #[cfg(feature = "s3")]
 mod s3;

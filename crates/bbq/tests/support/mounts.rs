@@ -51,6 +51,56 @@ pub fn mount_small(directory: &Path, kib: u32) {
     assert!(mounted.status.success(), "{mounted:?}");
 }
 
+/// A file system of which only the used blocks have a place, as on a thin disk: an ext4 in a file on a file system in memory. When that
+/// one is full, a write is taken and its sync fails.
+pub struct ThinDisk {
+    backing: PathBuf,
+    image: PathBuf,
+    directory: PathBuf,
+}
+
+impl ThinDisk {
+    /// Mounts one at a directory, with room for some MiB; `None` where only a real root may.
+    pub fn mount(backing: &Path, directory: &Path) -> Option<ThinDisk> {
+        fs::create_dir_all(directory).expect("a directory");
+        mount_small(backing, 48 * 1024);
+        let image = backing.join("image");
+        File::create(&image).expect("a file").set_len(64 << 20).expect("it grows");
+        // Without a journal: a failed write of a journal would make the file system read-only.
+        let options = ["-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
+        let made = Command::new("mkfs.ext4").args(options).arg(&image).output().expect("mkfs.ext4 runs");
+        assert!(made.status.success(), "{made:?}");
+        let disk = ThinDisk { backing: backing.into(), image, directory: directory.into() };
+        disk.try_mount().then_some(disk)
+    }
+
+    fn try_mount(&self) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop,errors=continue"]).arg(&self.image).arg(&self.directory);
+        let mounted = mount.output().expect("mount runs");
+        let is_root = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.contains("4294967295"));
+        assert!(mounted.status.success() || !is_root, "{mounted:?}");
+        mounted.status.success()
+    }
+
+    /// Lets no more blocks be used.
+    pub fn fill(&self) -> Ballast {
+        Ballast::fill(&self.backing)
+    }
+
+    /// Writes what is in the page cache, as the system does after a while. Errors go to those that sync later.
+    pub fn write_back(&self) {
+        let _fails = Command::new("sync").arg("--file-system").arg(&self.directory).output();
+    }
+
+    /// Mounts it again, so that everything is read from the disk.
+    pub fn remount(&self) {
+        let unmounted = Command::new("umount").arg(&self.directory).output().expect("umount runs");
+        assert!(unmounted.status.success(), "{unmounted:?}");
+        assert!(self.try_mount());
+    }
+}
+
 /// A file that takes all room until it is removed.
 pub struct Ballast(PathBuf);
 

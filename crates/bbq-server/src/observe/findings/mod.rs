@@ -5,12 +5,16 @@ mod lanes;
 mod streams;
 mod workers;
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use bbq_spool::DiskShortage;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::evenness::is_meant_to_be_even;
 use crate::observe::exposure::exposure;
 use crate::observe::status::{Finding, Level, ListenerStatus, SpoolStatus, Status};
+use crate::sink::{SURPLUS_REMEDY, SinkLedger, SinkSpec};
 
 pub(crate) use workers::is_stalled;
 
@@ -25,10 +29,14 @@ impl Parts {
         let mut found = self.of_lanes();
         found.extend(self.of_workers(status));
         found.extend(self.of_sinks(status));
+        found.extend(self.of_outputs());
         found.extend(stopping);
         found.extend(self.of_streams());
         found.extend(self.of_listeners().chain(ongoing));
         found.extend(nearly_full(&status.spool, !self.sinks.is_empty()));
+        found.extend(self.disk_shortage().map(|shortage| {
+            warning("spool-larger-than-disk", "spool".to_owned(), shortage.to_string(), DiskShortage::REMEDY)
+        }));
         let meant_even = self.listeners.iter().zip(&status.listeners).filter(|(listener, _)| {
             is_meant_to_be_even(listener.group.distribution(), &listener.spec().steering)
         });
@@ -62,6 +70,15 @@ impl Parts {
             )
         });
         found.collect()
+    }
+
+    /// What was found in outputs at the start.
+    fn of_outputs(&self) -> Vec<Finding> {
+        let surplus = |(spec, ledger): &(SinkSpec, Arc<SinkLedger>)| {
+            let text = ledger.surplus()?.to_owned();
+            Some(warning("output-set-aside", format!("sink {spec}"), text, SURPLUS_REMEDY))
+        };
+        self.sinks.iter().filter_map(surplus).collect()
     }
 
     fn of_listeners(&self) -> impl Iterator<Item = Finding> {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bbq_storage::{OpenMode, ShownBytes, Storage, StorageFile, parent_of};
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use tracing::{info, warn};
 
 use super::aside;
@@ -52,13 +52,13 @@ pub(super) struct FileOutput {
 
 /// What the cursor remembers. The name that the file is about to get is only for people: nothing is written before the rename,
 /// so the file has the remembered length under either name.
-struct Remembered {
-    inode: u64,
-    length: u64,
+pub(super) struct Remembered {
+    pub(super) inode: u64,
+    pub(super) length: u64,
 }
 
 impl Remembered {
-    fn parse(state: &str) -> Option<Remembered> {
+    pub(super) fn parse(state: &str) -> Option<Remembered> {
         let rest = state.strip_prefix("inode ")?;
         let (inode, rest) = rest.split_once(" length ")?;
         let length = rest.split_once(" rotating ").map_or(rest, |(length, _)| length);
@@ -162,14 +162,21 @@ impl FileOutput {
     }
 
     /// Writes the line feed at an unknown end once more. An earlier sync may have failed, in this run or the one before: then the
-    /// system has the line feed in memory, takes it for written, and the next sync succeeds without it (fsync(2)).
+    /// system has the line feed in memory, takes it for written, and the next sync succeeds without it (fsync(2)). The same may be
+    /// true of all that would be appended to this page later. So the pages are dropped first; see `write_again` of bbq-storage.
     fn write_end_again(&self, end: u64) -> io::Result<()> {
         // The open handle only appends (O_APPEND), so the file is opened once more.
         let file = match self.storage.open(&self.path, OpenMode::Existing) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
         };
-        if file.inode()? == self.inode && file.len()? > end { file.write_all_at(end, b"\n") } else { Ok(()) }
+        if file.inode()? != self.inode || file.len()? <= end {
+            return Ok(());
+        }
+        // Dirty pages cannot be dropped. If this sync fails, the pages are clean all the same.
+        let _may_fail_again = file.sync_data();
+        file.forget_cached()?;
+        file.write_all_at(end, b"\n")
     }
 
     /// Cuts the file to what the cursor covers, durably. Never makes it longer: somebody else may have cut it meanwhile.
@@ -203,11 +210,12 @@ impl FileOutput {
 
     /// Whether our file is still at the path. An error does not mean "no": a file that is still ours cannot be locked again.
     fn is_still_there(&self) -> io::Result<bool> {
-        match self.storage.inode(&self.path) {
-            Ok(inode) => Ok(inode == self.inode),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(named(&self.path, &error)),
-        }
+        self.file.is_at(&self.path).map_err(|error| named(&self.path, &error))
+    }
+
+    /// Whether the file has no name any more. Unknown counts as no.
+    fn is_deleted(&self) -> bool {
+        self.file.links().is_ok_and(|links| links == 0)
     }
 
     /// Goes on with the file that is at the path now, or with a new one.
@@ -247,6 +255,12 @@ impl Output for FileOutput {
         }
         let synced = self.file.sync_data().and_then(|()| self.file.len());
         let length = synced.map_err(|error| named(&self.path, &error))?;
+        if self.length > self.committed && self.is_deleted() {
+            let path = self.path.display();
+            return Err(io::Error::other(format!(
+                "{path} was deleted while it was written; its last messages are written again, to a new file"
+            )));
+        }
         if length < self.length {
             self.truncations = self.truncations.saturating_add(1);
             let (path, bytes) = (self.path.display(), self.length - length);
@@ -294,6 +308,11 @@ impl Output for FileOutput {
     }
 
     fn roll_back(&mut self) -> io::Result<()> {
+        if self.is_deleted() {
+            // Nothing in it can be taken back or kept. Messages since the last commit go into the new file.
+            let day = self.day.and_time(NaiveTime::MIN).and_utc();
+            return self.begin_new(day);
+        }
         self.cut()
     }
 

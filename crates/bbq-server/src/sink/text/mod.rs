@@ -11,6 +11,7 @@ mod file;
 mod output;
 mod rotation;
 mod stream;
+pub(super) mod surplus;
 pub(super) mod target;
 #[cfg(test)]
 mod tests;

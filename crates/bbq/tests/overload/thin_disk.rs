@@ -1,0 +1,146 @@
+//! If this fails, a server acknowledges messages that a thin disk without room does not have, or ends a lane that could wait for room.
+//!
+//! On such a disk a write is taken and its sync fails. Since Linux 6.15, ext4 then keeps nothing that is written to the same cached pages
+//! later, although it is synced with success. Only a real root may mount such a disk; for others these tests show nothing.
+
+use std::path::Path;
+
+use bbq_spool::{DiskStorage, OpenMode, Storage};
+use serde_json::Value;
+
+use crate::support::mounts::{ThinDisk, in_own_mounts};
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Server, Setup};
+
+const BLOCK: u64 = 4096;
+/// Messages of a batch, each of 1 KB: less than what is written past the page cache.
+const MESSAGES: u64 = 100;
+/// More than the file system in memory takes beyond what was written.
+const BATCHES_MAX: u64 = 60;
+
+fn thin_disk(directory: &Path, mounted_at: &Path) -> Option<ThinDisk> {
+    let disk = ThinDisk::mount(&directory.join("backing"), mounted_at);
+    if disk.is_none() {
+        println!("not tested: this user may not mount a disk of its own");
+    }
+    disk
+}
+
+fn setup() -> Setup {
+    Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
+        .with(&["--workers", "1"])
+        .config("[spool]\nsegment_bytes = \"8MiB\"\nbytes_max = \"24MiB\"\n")
+}
+
+fn send(session: &mut Session, first: u64) {
+    let messages: Vec<String> = (first..first + MESSAGES).map(|number| format!("{number:>1000}")).collect();
+    session.write(&batch(stream_id(1), first, &messages));
+}
+
+/// After a first batch, sends batches, each when the one before is durable, until the disk has no room. Returns how many were sent.
+fn send_until_full(server: &Server<'_>, session: &mut Session) -> u64 {
+    for sent in 2..=BATCHES_MAX {
+        let first = (sent - 1) * MESSAGES + 1;
+        let messages: Vec<String> =
+            (first..first + MESSAGES).map(|number| format!("{number:>1000}")).collect();
+        session.write(&batch(stream_id(1), first, &messages));
+        let status = server.wait_status("the batch", |status| {
+            let ledger = &status["ledger"];
+            let durable = ledger["queued"].as_u64().unwrap_or(0) + ledger["delivered"].as_u64().unwrap_or(0);
+            durable >= sent * MESSAGES || condition(status) != "writing"
+        });
+        if condition(&status) != "writing" {
+            return sent;
+        }
+    }
+    panic!("the disk takes everything");
+}
+
+fn lines(until: u64) -> String {
+    (1..=until).map(|number| format!("{number:>1000}\n")).collect()
+}
+
+fn condition(status: &Value) -> &Value {
+    &status["spool"]["lanes"][0]["condition"]
+}
+
+#[test]
+fn bytes_that_are_written_again_are_on_the_disk() {
+    in_own_mounts("thin_disk::bytes_that_are_written_again_are_on_the_disk", || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mounted_at = directory.path().join("disk");
+        let Some(disk) = thin_disk(directory.path(), &mounted_at) else { return };
+        let path = mounted_at.join("file");
+        let storage: &dyn Storage = &DiskStorage;
+        let file = storage.create(&path, 64 * BLOCK, b"head").expect("a file");
+        let bytes = vec![b'x'; 16 * BLOCK as usize];
+        let ballast = disk.fill();
+        file.write_all_at(BLOCK, &bytes).expect("the page cache takes it");
+        file.sync_data().expect_err("the disk has no room");
+        file.write_again(&[(BLOCK, &bytes[..])]).expect_err("the disk still has no room");
+        ballast.remove();
+        file.write_again(&[(BLOCK, &bytes[..])]).expect("the disk has room");
+        drop(file);
+        disk.remount();
+        let mut found = vec![0; bytes.len()];
+        let file = storage.open(&path, OpenMode::Existing).expect("it is there");
+        assert_eq!(file.read_at(BLOCK, &mut found).expect("it is read"), bytes.len());
+        assert!(found == bytes);
+    });
+}
+
+#[test]
+fn what_a_start_calls_durable_is_on_the_disk() {
+    in_own_mounts("thin_disk::what_a_start_calls_durable_is_on_the_disk", || {
+        let mut setup = setup();
+        let Some(disk) = thin_disk(setup.path(), &setup.data()) else { return };
+        setup.set_sinks(&[]);
+        let server = setup.start();
+        let (mut session, _) = Session::open(setup.address(0), stream_id(1));
+        // So that there is a segment, whose blocks are allocated and not yet written.
+        send(&mut session, 1);
+        session.acknowledged(MESSAGES);
+        let ballast = disk.fill();
+        let sent = send_until_full(&server, &mut session);
+        server.kill();
+        disk.write_back();
+        ballast.remove();
+        // The page cache may still have the group that was not acknowledged, and the server may call it durable.
+        let server = setup.start();
+        let (_, durable) = Session::open(setup.address(0), stream_id(1));
+        assert!(durable >= (sent - 1) * MESSAGES);
+        server.kill();
+        disk.remount();
+        setup.set_sinks(&["file:{dir}/out.log"]);
+        let server = setup.start();
+        let status = server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
+        assert_eq!(status["ledger"]["delivered"], durable, "{status:#}");
+        assert!(setup.written() == lines(durable).into_bytes());
+    });
+}
+
+#[test]
+fn a_disk_that_a_sync_finds_full_is_waited_for() {
+    in_own_mounts("thin_disk::a_disk_that_a_sync_finds_full_is_waited_for", || {
+        let setup = setup();
+        let Some(disk) = thin_disk(setup.path(), &setup.data()) else { return };
+        let server = setup.start();
+        let (mut session, _) = Session::open(setup.address(0), stream_id(1));
+        // So that there is a segment, whose blocks are allocated and not yet written.
+        send(&mut session, 1);
+        session.acknowledged(MESSAGES);
+        let ballast = disk.fill();
+        let sent = send_until_full(&server, &mut session);
+        let status = server.wait_status("no room", |status| condition(status) == "waiting-for-space");
+        let told = status["findings"].to_string();
+        assert!(told.contains("No space left") && told.contains("make room on its disk"), "{status:#}");
+        ballast.remove();
+        session.acknowledged(sent * MESSAGES);
+        server.wait_delivered(sent * MESSAGES);
+        server.kill();
+        disk.remount();
+        let server = setup.start();
+        server.wait_delivered(sent * MESSAGES);
+        assert!(setup.written() == lines(sent * MESSAGES).into_bytes());
+    });
+}
