@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bbq_spool::SteppedTime;
-use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
+use bbq_storage::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile};
 
 pub use faults::{Cut, Faults};
 use inode::Inode;
@@ -359,6 +359,11 @@ impl StorageFile for SimFile {
 
     fn inode(&self) -> io::Result<u64> {
         self.state().map(|_| self.file as u64)
+    }
+
+    /// Inode numbers are never used again here.
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.state().map(|_| FileIdentity { inode: self.file as u64, created_ns: 0, is_as_written: true })
     }
 
     fn modified(&self) -> io::Result<SystemTime> {
