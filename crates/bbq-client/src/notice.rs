@@ -33,11 +33,12 @@ pub enum Notice {
         /// The reason.
         why: String,
     },
-    /// A server has lost records that it had acknowledged; or the sender gives up records that no server would take.
+    /// A server has lost records that it had acknowledged; or the sender gives up records that no server would take, or that its spool
+    /// does not have any more.
     Lost {
-        /// The address of the server.
+        /// The address of the server, or the spool.
         server: String,
-        /// How many.
+        /// How many at least; 0 if that is unknown.
         records: u64,
         /// What happened.
         why: String,

@@ -78,8 +78,25 @@ pub(crate) enum Next {
     Reconnect,
     /// Connect again: the next record belongs to another stream.
     OtherStream,
+    /// Tell that records were given up, and ask again.
+    GaveUp(GaveUp),
     /// Stop: everything is delivered, or nothing ever will be.
     End,
+}
+
+/// Records that were given up before they were sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GaveUp {
+    pub(crate) records: u64,
+    pub(crate) reason: GiveUpReason,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GiveUpReason {
+    /// They are larger than the server's limit.
+    TooLarge,
+    /// The spool cannot be read.
+    Unreadable,
 }
 
 struct PackedBatch {
@@ -258,7 +275,10 @@ impl Queue {
                 Body::Batch(bytes) if largest > limit => {
                     let is_too_large = |_, record: &[u8]| record.len() > limit;
                     let parts = self.packing(numbering).parts(bytes, first, is_too_large);
-                    state.replace(at, parts, limit);
+                    let records = state.replace(at, parts, limit);
+                    if records > 0 {
+                        return Next::GaveUp(GaveUp { records, reason: GiveUpReason::TooLarge });
+                    }
                 }
                 Body::Batch(bytes) if records > 1 && body_bytes(bytes) > body_bytes_max => {
                     let parts = self.packing(numbering).halves(bytes, first, records);
@@ -286,7 +306,10 @@ impl Queue {
                     drop(state);
                     let batch = self.pack(body, extent, first, numbering);
                     state = self.locked();
-                    self.packed(&mut state, first, batch);
+                    let records = self.packed(&mut state, first, batch);
+                    if records > 0 {
+                        return Next::GaveUp(GaveUp { records, reason: GiveUpReason::Unreadable });
+                    }
                 }
             }
         }
@@ -332,9 +355,10 @@ impl Queue {
         Some(PackedBatch { bytes, spare, largest })
     }
 
-    /// Puts a batch into its entry, or gives the entry up if there is no batch. A busy entry stays in the queue, unless the queue was
-    /// cleared.
-    fn packed(&self, state: &mut State, first: u64, batch: Option<PackedBatch>) {
+    /// Puts a batch into its entry, or gives the entry up if there is no batch. Returns how many records are given up. A busy entry stays
+    /// in the queue, unless the queue was cleared.
+    fn packed(&self, state: &mut State, first: u64, batch: Option<PackedBatch>) -> u64 {
+        let mut given_up = 0;
         let at = state.entries.partition_point(|entry| entry.first < first);
         let entry = state.entries.get_mut(at).filter(|entry| entry.first == first);
         match (batch, entry) {
@@ -347,11 +371,12 @@ impl Queue {
                 }
                 self.recycle(state, spare);
             }
-            (None, Some(_)) => state.replace(at, Vec::new(), 0),
+            (None, Some(_)) => given_up = state.replace(at, Vec::new(), 0),
             (None, None) => {}
         }
         self.progressed.notify_all();
         self.made_room();
+        given_up
     }
 
     fn recycle_body(&self, state: &mut State, body: Body) {

@@ -12,9 +12,9 @@ use crate::delivery::tls;
 use crate::environment::Environment;
 use crate::intake::Intake;
 use crate::options::Options;
-use crate::queue::Queue;
 use crate::queue::destination_state::{ResumePoint, Told};
-use crate::spool::{NotSaved, Recovered, Sizes, Spool};
+use crate::queue::{GaveUp, GiveUpReason, Queue};
+use crate::spool::{NotSaved, Recovered, Sizes, Spool, ToldLoss};
 use crate::{AdaptiveReconnect, Counters, Delivery, Notice, SendError, ServerAddress, StartError};
 
 pub(crate) struct Shared {
@@ -31,6 +31,10 @@ pub(crate) struct Shared {
     pub(crate) protocol_errors: AtomicU64,
     /// Drops that the sender has reported in a record of its own.
     reported: AtomicU64,
+}
+
+fn closed() -> ConnectionError {
+    ConnectionError::Transient("the sender was closed".to_owned())
 }
 
 impl Shared {
@@ -60,11 +64,16 @@ impl Shared {
             .into_iter()
             .zip(groups.iter().map(|servers| servers.iter().map(ServerAddress::id).collect()));
         let queue = Queue::new(&options, Arc::clone(&environment), recovered.next_sequence, destinations);
-        let count = queue.recover(recovered.extents, recovered.damaged);
-        if let (Some(why), Some(directory), Some(handler)) =
-            (recovered.new_stream_reason, &options.spool, &options.notice)
-        {
-            handler(&Notice::NewStream { server: format!("the spool {}", directory.display()), why });
+        let lost = recovered.losses.iter().map(|loss| loss.records).fold(0, u64::saturating_add);
+        let count = queue.recover(recovered.extents, lost);
+        if let (Some(directory), Some(handler)) = (&options.spool, &options.notice) {
+            let server = format!("the spool {}", directory.display());
+            for ToldLoss { records, why } in recovered.losses {
+                handler(&Notice::Lost { server: server.clone(), records, why });
+            }
+            if let Some(why) = recovered.new_stream_reason {
+                handler(&Notice::NewStream { server, why });
+            }
         }
         let seed = u64::from_le_bytes(stream.0.first_chunk::<8>().copied().unwrap_or_default());
         let destinations = groups
@@ -107,7 +116,10 @@ impl Shared {
     pub(crate) fn hello(&self, destination: usize) -> Result<Vec<u8>, ConnectionError> {
         let (stream, epoch, done) = self.queue.begin_connection(destination);
         // If the disk does not take the epoch, the clock makes the next sender's epoch higher all the same.
-        self.save_before_sending(|spool| spool.progress(destination).epoch(epoch))?;
+        match self.save_before_sending(|spool| spool.progress(destination).epoch(epoch)) {
+            Err(NotSaved::Closed) => return Err(closed()),
+            Err(NotSaved::Failed | NotSaved::Error(_)) | Ok(()) => {}
+        }
         let Options { ack, name, token, .. } = &self.options;
         let mut frame = Vec::new();
         let (client, token) = (name.clone(), token.clone());
@@ -116,18 +128,10 @@ impl Shared {
         Ok(frame)
     }
 
-    /// Saves something in the spool before it is sent. `Err` if it must not be sent: the spool belongs to the next sender, which would
-    /// not know of it.
-    fn save_before_sending(
-        &self,
-        save: impl FnOnce(&Spool) -> Result<(), NotSaved>,
-    ) -> Result<(), ConnectionError> {
-        match self.spool.as_deref().map(save) {
-            Some(Err(NotSaved::Closed)) => {
-                Err(ConnectionError::Transient("the sender was closed".to_owned()))
-            }
-            Some(Err(NotSaved::Failed) | Ok(())) | None => Ok(()),
-        }
+    /// Saves something in the spool before it is sent. If the sender is closed, it must not be sent: the spool belongs to the next sender,
+    /// which would not know of it.
+    fn save_before_sending(&self, save: impl FnOnce(&Spool) -> Result<(), NotSaved>) -> Result<(), NotSaved> {
+        self.spool.as_deref().map_or(Ok(()), save)
     }
 
     /// A server has welcomed the destination. The destination continues where the server is, or, if the numbers cannot be trusted, with a
@@ -204,10 +208,33 @@ impl Shared {
         }
     }
 
+    /// Tells that records were given up.
+    pub(crate) fn gave_up(&self, destination: usize, GaveUp { records, reason }: GaveUp) {
+        let destination = &self.destinations[destination];
+        let (server, why) = match (reason, &self.options.spool) {
+            (GiveUpReason::Unreadable, Some(directory)) => (
+                format!("the spool {}", directory.display()),
+                "they could be read at the start, and cannot be read any more".to_owned(),
+            ),
+            _ => (
+                destination.servers[destination.current.load(Ordering::Relaxed)].to_string(),
+                "they are over the server's limit (message_bytes_max of its listener)".to_owned(),
+            ),
+        };
+        self.notify(&Notice::Lost { server, records, why });
+    }
+
     /// Records up to this one are about to be sent. `Err` if the sender is closed, and they must not be.
     pub(crate) fn sending(&self, destination: usize, record: u64) -> Result<(), ConnectionError> {
-        // If the disk does not take it, that matters only if the segments lose their end as well.
-        self.save_before_sending(|spool| spool.progress(destination).sending(record))
+        match self.save_before_sending(|spool| spool.progress(destination).sending(record)) {
+            Err(NotSaved::Closed) => Err(closed()),
+            Err(NotSaved::Error(error)) => Err(ConnectionError::Transient(format!(
+                "the spool does not take what is to be sent: {error}"
+            ))),
+            // It is sent all the same, as only acknowledgements free room on a full disk. If the process is then killed before anything is
+            // saved again, the next sender at worst sends records twice, in a new stream.
+            Err(NotSaved::Failed) | Ok(()) => Ok(()),
+        }
     }
 
     /// A server has acknowledged the current stream up to a number. `Err` ends the connection: the number was never sent.
@@ -247,12 +274,17 @@ impl Shared {
         // Saved first, as a thread that waits for the acknowledgement may then close the sender. If the disk does not take it, the next
         // sender asks the server.
         let id = self.destinations[destination].ids[server];
-        if matches!(spool.progress(destination).acknowledged(record, id), Err(NotSaved::Closed)) {
+        let saved = spool.progress(destination).acknowledged(record, id);
+        if matches!(saved, Err(NotSaved::Closed)) {
             // The next sender on the spool gets the acknowledgement, and counts it.
             return;
         }
         // A file that cannot be removed is tried again later.
         let _removed = spool.retire(|| self.queue.acknowledged(destination, record));
+        if saved.is_err() {
+            // There may be room now. Otherwise the next sender would look for a segment that was removed rightly.
+            let _saved = spool.progress(destination).acknowledged(record, id);
+        }
     }
 
     /// A batch is written. Without acknowledgements, its records then count as acknowledged.

@@ -66,8 +66,30 @@ fn a_sender_that_forgot_its_epoch_goes_on_with_a_new_stream() {
     sender.flush(PATIENCE).unwrap();
     let notices = setup.notices();
     assert!(notices.iter().any(|notice| matches!(notice, Notice::NewStream { .. })), "{notices:?}");
+}
+
+/// Another sender runs on a copy of the spool. It has the stream, and not the one that this sender begins. A server that refuses that one,
+/// too, has another reason.
+#[test]
+fn a_sender_whose_spool_was_copied_goes_on_with_a_new_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = Setup::new();
+    let sender = setup.sender().spool(directory.path()).start().unwrap();
+    sender.send(b"one").unwrap();
+    let (mut connection, first) = setup.welcome(0);
+    connection.batch().unwrap();
+    connection.ack(1);
+    sender.flush(PATIENCE).unwrap();
+    sender.send(b"two").unwrap();
+    connection.batch().unwrap();
     connection.refuse(RefusalCode::TakenOver);
-    // Now there is another sender.
-    let outcome = sender.send(b"message").and_then(|()| sender.flush(PATIENCE));
+    let (mut connection, second) = setup.welcome(0);
+    assert_ne!(second.stream, first.stream);
+    assert_eq!(connection.batch().unwrap().records, vec![b"two".to_vec()]);
+    connection.refuse(RefusalCode::TakenOver);
+    let (connection, third) = setup.welcome(0);
+    assert_ne!(third.stream, second.stream);
+    connection.refuse(RefusalCode::TakenOver);
+    let outcome = sender.flush(PATIENCE);
     assert!(is_taken_over(&outcome), "{outcome:?}");
 }

@@ -219,3 +219,42 @@ fn a_spool_with_two_streams_sends_one_after_the_other() {
     sender.flush(PATIENCE).unwrap();
     assert_eq!(new_streams(&setup).len(), 1);
 }
+
+/// A spool that was set back to an older copy gets messages while no server is there. A server knows their numbers from the time after the
+/// copy, and none of the messages.
+#[test]
+fn a_number_that_is_only_queued_is_another_senders_after_a_restart_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = Setup::new();
+    let sender = setup.sender().spool(directory.path()).start().unwrap();
+    sender.send(b"sent").unwrap();
+    let (mut connection, first) = setup.welcome(0);
+    connection.batch().unwrap();
+    connection.ack(1);
+    sender.flush(PATIENCE).unwrap();
+    drop((connection, sender));
+    let builder = setup.sender().spool(directory.path()).close_timeout(Duration::ZERO);
+    let sender = builder.clone().start().unwrap();
+    (0..10).for_each(|number| sender.send(&[b'0' + number]).unwrap());
+    drop(sender);
+    let sender = builder.start().unwrap();
+    // The connection of the life before may have come first.
+    let second = loop {
+        let mut connection = setup.accept();
+        let Some(hello) = connection.hello_if_any() else { continue };
+        if hello.stream != first.stream {
+            connection.welcome(0);
+            let mut records = Vec::new();
+            while records.len() < 10 {
+                records.extend(connection.batch().unwrap().records.concat());
+            }
+            assert_eq!(records, b"0123456789");
+            connection.ack(10);
+            sender.flush(PATIENCE).unwrap();
+            break hello;
+        }
+        connection.welcome(6);
+        connection.left();
+    };
+    assert_ne!(second.stream, first.stream);
+}

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
-use crate::{NodeKind, OpenMode, Storage, StorageFile, direct};
+use crate::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile, direct};
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,6 +189,19 @@ impl StorageFile for DiskFile {
 
     fn links(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.nlink())
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        let metadata = self.file.metadata()?;
+        let created =
+            metadata.created().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        Ok(FileIdentity {
+            inode: metadata.ino(),
+            created_ns: created.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0)),
+            // A write sets both times to the same moment; whoever sets the first one changes the second.
+            is_as_written: (metadata.mtime(), metadata.mtime_nsec())
+                == (metadata.ctime(), metadata.ctime_nsec()),
+        })
     }
 
     fn modified(&self) -> io::Result<SystemTime> {

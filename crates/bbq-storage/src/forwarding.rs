@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::{DiskStorage, NodeKind, OpenMode, Storage, StorageFile};
+use crate::{DiskStorage, FileIdentity, NodeKind, OpenMode, Storage, StorageFile};
 
 macro_rules! forwarding {
     (
@@ -61,6 +61,7 @@ forwarding! {
     fn inode(&self) -> io::Result<u64>;
     fn is_at(&self, path: &Path) -> io::Result<bool>;
     fn links(&self) -> io::Result<u64>;
+    fn identity(&self) -> io::Result<FileIdentity>;
     fn modified(&self) -> io::Result<SystemTime>;
     fn stay_in_cache(&self);
     fn try_lock(&self) -> io::Result<()>;

@@ -19,7 +19,7 @@ mod storage;
 pub use disk::DiskStorage;
 pub use durable::{READ_TRIES_MAX, is_unreadable, parent_of};
 pub use shown_bytes::ShownBytes;
-pub use storage::{NodeKind, OpenMode, Storage, StorageFile};
+pub use storage::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile};
 
 /// Direct reads and writes are multiples of this: a page, as usual disks and file systems have no larger blocks.
 pub const BLOCK_BYTES: usize = 4096;

@@ -36,6 +36,18 @@ pub enum NodeKind {
     Other,
 }
 
+/// Which file this is, of all that ever had its name. A copy of a file is another file, and so is one that was restored from a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// Its inode number, which a later file may get again.
+    pub inode: u64,
+    /// When it was created, in nanoseconds since 1970; 0 if the file system does not say it.
+    pub created_ns: u64,
+    /// Whether the last write was the last change: `false` if a program such as `cp -a` has set the times of the file since, or if its
+    /// owner or mode was changed.
+    pub is_as_written: bool,
+}
+
 /// A directory tree. Paths are used as they are.
 pub trait Storage: Send + Sync {
     /// Makes one directory; one that exists is an error ([`io::ErrorKind::AlreadyExists`]).
@@ -110,6 +122,11 @@ pub trait StorageFile: Send + Sync {
     /// The number of its names: 0 once it is deleted.
     fn links(&self) -> io::Result<u64> {
         Ok(1)
+    }
+
+    /// Which file it is; see [`FileIdentity`].
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// When it was last written.
     fn modified(&self) -> io::Result<SystemTime> {

@@ -48,7 +48,13 @@ impl Connection {
 
     /// The next action. The batch of a `Write` counts as sent once this returns.
     pub(crate) fn next(&self, shared: &Shared) -> Result<Action, ConnectionError> {
-        match shared.queue.next(self.destination) {
+        let next = loop {
+            match shared.queue.next(self.destination) {
+                Next::GaveUp(records) => shared.gave_up(self.destination, records),
+                next => break next,
+            }
+        };
+        match next {
             Next::Send(bytes, last) => {
                 shared.sending(self.destination, last)?;
                 Ok(Action::Write(bytes))
@@ -57,7 +63,7 @@ impl Connection {
             Next::Window => Ok(Action::AwaitAcknowledgement),
             Next::Reconnect => Err(ConnectionError::Transient("the connection ended".to_owned())),
             Next::OtherStream => Ok(Action::Close(CloseReason::NextStream)),
-            Next::End => Ok(Action::Close(CloseReason::Finished)),
+            Next::GaveUp(_) | Next::End => Ok(Action::Close(CloseReason::Finished)),
         }
     }
 

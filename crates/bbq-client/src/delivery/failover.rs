@@ -21,8 +21,6 @@ pub(crate) struct Failover {
     rotation: Rotation,
     /// Whether the last notice was [`Notice::Connected`]: the application is told of changes, not of every attempt.
     last_notice_was_good: Option<bool>,
-    /// Whether a server has welcomed the destination.
-    was_welcomed: bool,
     /// Refusals and protocol errors since the last acknowledgement.
     failures: u32,
     /// The last acknowledged record when the current connection began.
@@ -45,7 +43,6 @@ impl Failover {
         Failover {
             rotation: Rotation::new(servers),
             last_notice_was_good: None,
-            was_welcomed: false,
             failures: 0,
             acknowledged_before: 0,
         }
@@ -75,7 +72,6 @@ impl Failover {
         welcome: &Welcome,
         now: Duration,
     ) -> Result<Connection, ConnectionError> {
-        self.was_welcomed = true;
         let address = &destination.servers[self.server()];
         shared.begin_connection(destination.index, self.server(), welcome, address)?;
         destination.connected.store(true, Ordering::Relaxed);
@@ -149,11 +145,14 @@ impl Failover {
     ) -> Result<String, SendError> {
         let error = match error {
             ConnectionError::Transient(why) => return Ok(why),
-            // No other sender can use the spool, yet the server knows a later epoch of the stream. So the spool has lost its epoch.
+            // No other sender can use the spool, yet another one has its stream: a copy of the spool, or a spool that has lost its epoch.
+            // Neither knows the new stream.
             ConnectionError::Fatal(error)
-                if is_taken_over(&error) && shared.spool.is_some() && !self.was_welcomed =>
+                if is_taken_over(&error) && shared.spool.is_some() && self.failures + 1 < FAILURES_MAX =>
             {
-                shared.begin_stream(destination.index, server, "its stream is used by another sender");
+                self.failures += 1;
+                let why = "another sender uses its stream, as one on a copy of this spool does";
+                shared.begin_stream(destination.index, server, why);
                 return Ok(error.to_string());
             }
             ConnectionError::Fatal(error) => return Err(error),

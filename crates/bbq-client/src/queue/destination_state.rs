@@ -13,7 +13,8 @@ use crate::spool::RecoveredDestination;
 pub(crate) struct DestinationState {
     /// The current stream, and those of later records. Never empty.
     numberings: VecDeque<Numbering>,
-    /// Records up to this one may have been sent in the current stream, by this sender or an earlier one on the spool.
+    /// The last record that was sent in the current stream, to any server, by this sender or an earlier one on the spool. A record that is
+    /// only queued is not sent: a server that knows its number has it from somebody else.
     used: u64,
     /// The last record that each server has acknowledged in the current stream, as far as known.
     by_server: Vec<u64>,
@@ -78,7 +79,7 @@ impl DestinationState {
         let begin = before.numberings.front().map_or(0, |current| current.base);
         DestinationState {
             numberings: before.numberings,
-            used: before.sent.max(before.stored).max(before.acknowledged).max(begin),
+            used: before.sent.max(before.acknowledged).max(begin),
             by_server: vec![known; servers.len()],
             epoch: before.epoch,
             acknowledged: before.acknowledged,
@@ -214,7 +215,6 @@ mod tests {
             acknowledged: 15,
             acknowledged_by: 0,
             sent: 15,
-            stored: 15,
             epoch: 1,
             numberings,
         };

@@ -127,9 +127,10 @@ impl State {
         matches!(entry.body, Body::Busy) || self.destinations.iter().any(sent)
     }
 
-    /// Replaces an entry by parts of its batch. Records that are in no part are given up.
-    pub(super) fn replace(&mut self, at: usize, parts: Vec<Part>, largest: usize) {
-        let Some(entry) = self.entries.remove(at) else { return };
+    /// Replaces an entry by parts of its batch. Records that are in no part are given up. Returns how many these are.
+    pub(super) fn replace(&mut self, at: usize, parts: Vec<Part>, largest: usize) -> u64 {
+        let Some(entry) = self.entries.remove(at) else { return 0 };
+        let before = self.abandoned;
         self.charged -= entry.charge;
         self.abandoned += u64::from(entry.records);
         let mut next = entry.first;
@@ -144,6 +145,7 @@ impl State {
             self.entries.insert(at + index, Entry { first, records, charge, largest, body, extent: None });
         }
         self.give_up(next, last);
+        self.abandoned - before
     }
 
     /// Drops the oldest entry that is not in flight. Returns `false` if there is none.

@@ -12,6 +12,7 @@
 //! Invariant: a number that a server may have seen is not given to another record of the same stream.
 
 mod extent;
+mod losses;
 mod progress;
 mod reader;
 mod record;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bbq_storage::{OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
 pub(crate) use extent::Extent;
+pub(crate) use losses::ToldLoss;
 pub(crate) use progress::NotSaved;
 pub(crate) use progress::Progress;
 pub(crate) use recovery::RecoveredDestination;
@@ -63,8 +65,8 @@ pub(crate) struct Spool {
 pub(crate) struct Recovered {
     /// Number of the next record.
     pub(crate) next_sequence: u64,
-    /// Records that cannot be read.
-    pub(crate) damaged: u64,
+    /// Records that cannot be read and that a server lacks.
+    pub(crate) losses: Vec<ToldLoss>,
     /// The records in the segments, in order.
     pub(crate) extents: Vec<Extent>,
     pub(crate) destinations: Vec<RecoveredDestination>,
@@ -81,7 +83,7 @@ impl Recovered {
         };
         Recovered {
             next_sequence: 1,
-            damaged: 0,
+            losses: Vec::new(),
             extents: Vec::new(),
             destinations: (0..destinations).map(|_| destination()).collect(),
             new_stream_reason: None,
@@ -171,11 +173,7 @@ impl Spool {
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)
             .map_err(|error| with_context("acknowledged", error))?;
         check_other_servers(storage, directory, destinations, &stored.extents).map_err(failed)?;
-        let (used, acknowledged_by_all) = (progress_files.used(), progress_files.acknowledged_by_all());
-        // Records that were sent, and are neither stored nor acknowledged, are lost.
-        stored.damaged += used.saturating_sub(acknowledged_by_all.max(stored.next - 1));
-        stored.next = stored.next.max(used + 1);
-        let mut writer = Writer::append_to(&stored, acknowledged_by_all)
+        let mut writer = Writer::append_to(&stored, progress_files.acknowledged_by_all())
             .map_err(|error| with_context("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
@@ -186,8 +184,12 @@ impl Spool {
         };
         let recovered = Recovered {
             next_sequence: stored.next,
-            damaged: stored.damaged,
-            destinations: progress_files.begin(boot, stored.next - 1, &stored.numberings(writer.header())),
+            destinations: progress_files.begin(
+                boot,
+                writer.last().header.first,
+                &stored.numberings(writer.header()),
+            ),
+            losses: stored.losses.told(),
             new_stream_reason: stored.new_stream_reason.take(),
             extents: stored.extents,
         };
@@ -247,7 +249,11 @@ impl Spool {
             match writer.begin_segment(self.environment.storage(), &self.directory) {
                 // Continues in the last segment: the disk may have room for a record, even if it has none for a file.
                 Err(error) if is_full(&error) && !writer.is_unusable => {}
-                begun => begun.map_err(AppendError::of)?,
+                begun => {
+                    begun.map_err(AppendError::of)?;
+                    let first = writer.last().header.first;
+                    self.progress.iter().for_each(|progress| progress.segment(first));
+                }
             }
         }
         let (segment, offset) = (Arc::clone(writer.last()), writer.offset);

@@ -6,7 +6,7 @@ use std::fs;
 use bbq_wire::batch::crc32c;
 use proptest::prelude::*;
 
-use super::tests::{open_in, segments};
+use super::tests::{lost, open_in, segments};
 use super::*;
 
 const BYTES_MAX: u64 = 1 << 30;
@@ -234,7 +234,7 @@ fn what_was_sent_and_is_lost_is_counted_and_its_number_not_used() {
     fs::write(&path, &bytes[..segment::HEADER_BYTES + 5 * 14]).expect("it can be written");
     let (_spool, recovered) = open(1, directory.path(), 2);
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(1, 0), (2, 9)], 10));
-    assert_eq!(recovered.damaged, 4);
+    assert_eq!(lost(&recovered), 4);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_segment_whose_first_record_is_damaged_with_its_length_is_kept() {
         }
         let before = fs::read(&path).expect("it is there");
         let (spool, recovered) = open(1, &directory, 2);
-        assert_eq!((recovered.damaged, recovered.next_sequence, streams(&recovered)), (1, 1, vec![(2, 0)]));
+        assert_eq!((lost(&recovered), recovered.next_sequence, streams(&recovered)), (1, 1, vec![(2, 0)]));
         assert!(recovered.new_stream_reason.expect("it is told").contains(".damaged"));
         assert!(spool.append(b"record", true).is_ok());
         spool.retire(|| 1).expect("nothing is to go");
@@ -341,7 +341,7 @@ fn a_damaged_record_alone_costs_no_other() {
     damaged(directory.path(), 3, 10);
     let (_spool, recovered) = open(1, directory.path(), 2);
     assert_eq!(
-        (recovered.damaged, recovered.next_sequence, streams(&recovered)),
+        (lost(&recovered), recovered.next_sequence, streams(&recovered)),
         (1, 10, vec![(1, 0), (2, 9)])
     );
     let mut found = Vec::new();
@@ -439,18 +439,69 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     assert_eq!((recovered.destinations[0].sent, recovered.destinations[0].epoch), (4, 7));
 }
 
+/// Files as `cp -a` leaves them: other files with the old contents and times, or the same files with the old contents.
 #[test]
-fn any_stored_record_may_have_been_sent() {
+fn a_copy_of_the_spool_gives_new_records_a_new_stream() {
     let directory = tempfile::tempdir().expect("a directory");
-    let opened = open_in(1, directory.path(), &[""], StreamId([1; 16]), Sizes::new(BYTES_MAX, 64));
-    let spool = opened.expect("it opens").0;
-    for _ in 0..5 {
-        assert!(spool.append(b"m", true).is_ok());
-    }
-    // The disk is full: it does not take that all of them are sent.
+    let (original, copy) = (directory.path().join("original"), directory.path().join("copy"));
+    let (spool, _) = open(1, &original, 1);
+    (1..=5).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.progress(0).sending(3).expect("it is written");
     drop(spool);
-    let opened = open_in(1, directory.path(), &[""], StreamId([2; 16]), Sizes::new(BYTES_MAX, 64));
-    let recovered = opened.expect("it opens").1;
-    assert_eq!(recovered.new_stream_reason, None);
-    assert_eq!((recovered.destinations[0].stored, recovered.destinations[0].acknowledged), (5, 0));
+    let copied = |from: &Path, to: &Path| {
+        let status = std::process::Command::new("cp").arg("-aT").args([from, to]).status();
+        assert!(status.expect("cp runs").success());
+    };
+    copied(&original, &copy);
+    let (spool, recovered) = open(1, &copy, 2);
+    // The original may have sent what both have.
+    assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(1, 0), (2, 5)], 6));
+    assert!(recovered.new_stream_reason.expect("it is told").contains("copy"));
+    drop(spool);
+    let again = open(1, &copy, 3).1;
+    assert_eq!((streams(&again), again.new_stream_reason), (vec![(1, 0), (2, 5)], None));
+    assert_eq!(open(1, &original, 3).1.new_stream_reason, None);
+    // Restored in place: the files are the same ones.
+    let backup = directory.path().join("backup");
+    copied(&original, &backup);
+    copied(&backup, &original);
+    let restored = open(1, &original, 4).1;
+    assert_eq!(streams(&restored), [(1, 0), (4, 5)]);
+}
+
+#[test]
+fn a_segment_that_is_gone_is_told_even_if_nothing_of_it_was_sent() {
+    for gone in [0, 1, 2] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let sizes = Sizes { segment_bytes_min: 64, ..Sizes::new(BYTES_MAX, 64) };
+        let opened = open_in(1, directory.path(), &[""], StreamId([1; 16]), sizes);
+        let spool = opened.expect("it opens").0;
+        while segments(directory.path()).len() < 3 {
+            assert!(spool.append(b"record", true).is_ok());
+        }
+        spool.progress(0).sending(1).expect("it is written");
+        drop(spool);
+        let paths = segments(directory.path());
+        fs::remove_file(&paths[gone]).expect("it is there");
+        let recovered = open(1, directory.path(), 2).1;
+        let records: Vec<u64> = recovered.losses.iter().map(|loss| loss.records).collect();
+        let first = |path: &Path| path.file_stem().and_then(|name| name.to_str()?.parse::<u64>().ok());
+        let first = |index: usize| first(&paths[index]).expect("a number");
+        // The last segment has an unknown number of records.
+        let expected = if gone < 2 { first(gone + 1) - first(gone) } else { 0 };
+        assert_eq!(records, [expected], "{gone}: {:?}", recovered.losses);
+    }
+}
+
+#[test]
+fn damage_of_records_that_are_acknowledged_is_no_loss() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, _) = damaged(directory.path(), 3, 10);
+    let (spool, recovered) = open(1, directory.path(), 2);
+    assert_eq!(lost(&recovered), 1);
+    assert!(recovered.losses[0].why.contains(&path.display().to_string()));
+    spool.progress(0).sending(4).expect("it is written");
+    spool.progress(0).acknowledged(4, 0).expect("it is written");
+    drop(spool);
+    assert!(open(1, directory.path(), 3).1.losses.is_empty());
 }

@@ -6,6 +6,9 @@
 //!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | server (u32) | generation (u64)
 //!   stream (16) | base (u64) | stored (16)    the server's stream instead of the segments' `stored`; zeros: none
 //!   acknowledged (u64) | sent (u64) | epoch (u64) | boot (16)
+//! behind each slot, since 2026-12; earlier releases do not read it, and write only the slot
+//!   "BBQI" | CRC-32C of all that follows (u32) | generation of the slot (u64) | inode (u64) | created, Unix nanoseconds (u64)
+//!   first record of the last segment (u64)
 //! ```
 //!
 //! Numbers are little-endian; numbers of records are the sender's own. `server` is the id of the server that sent `acknowledged`
@@ -14,12 +17,15 @@
 //!
 //! The file is written in place and never synced. It is correct after any end of the process, but may be old or damaged after a power
 //! failure. `boot` tells whether the system was restarted.
+//!
+//! `inode` and `created` say which file this is. In a copy of the spool, or in one that was restored from a backup, they are those of
+//! another file: the records that follow in the original may have the numbers that follow here.
 
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bbq_storage::{OpenMode, Storage, StorageFile};
+use bbq_storage::{FileIdentity, OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
@@ -31,10 +37,14 @@ const PREFIX: &str = "acknowledged.";
 const MAGIC: [u8; 4] = *b"BBQP";
 const VERSION: u32 = 2;
 const SLOT_BYTES: usize = 104;
+const ORIGIN_MAGIC: [u8; 4] = *b"BBQI";
+const ORIGIN_BYTES: usize = 40;
+/// The slot, and what stands behind it.
+const WHOLE_BYTES: usize = SLOT_BYTES + ORIGIN_BYTES;
 /// A disk writes and loses whole sectors, so the two slots share none.
 const SLOT_DISTANCE: u64 = 512;
 /// Both slots; nothing behind them is read.
-const FILE_BYTES: usize = SLOT_DISTANCE as usize + SLOT_BYTES;
+const FILE_BYTES: usize = SLOT_DISTANCE as usize + WHOLE_BYTES;
 /// The checksum covers the bytes from here on.
 const CRC_FROM: usize = 8;
 /// No number of a record and no epoch is higher, except in a damaged file.
@@ -50,6 +60,9 @@ pub(super) struct ReplacedStream {
     pub(super) stored: StreamId,
 }
 
+/// Which file of the file system it is: its inode number, and when it was created.
+pub(super) type Origin = (u64, u64);
+
 /// The content of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SavedProgress {
@@ -62,10 +75,48 @@ pub(super) struct SavedProgress {
     pub(super) epoch: u64,
     pub(super) boot: Boot,
     pub(super) generation: u64,
+    /// The file that this was written to; `None` if unknown.
+    pub(super) origin: Option<Origin>,
+    /// The first record of the last segment that was begun; 0 if unknown.
+    pub(super) segment: u64,
 }
 
 impl SavedProgress {
-    fn encode(&self) -> [u8; SLOT_BYTES] {
+    /// Whether a file with this content is a copy of the file that the content was written to, or was restored.
+    fn is_copy_in(&self, file: FileIdentity) -> bool {
+        self.origin.is_some_and(|origin| origin != (file.inode, file.created_ns) || !file.is_as_written)
+    }
+
+    /// The slot, and what stands behind it.
+    fn encode(&self) -> [u8; WHOLE_BYTES] {
+        let mut whole = [0; WHOLE_BYTES];
+        whole[..SLOT_BYTES].copy_from_slice(&self.encode_slot());
+        let (inode, created_ns) = self.origin.unwrap_or_default();
+        let numbers = [self.generation, inode, created_ns, self.segment];
+        for (place, number) in whole[SLOT_BYTES + CRC_FROM..].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c(&whole[SLOT_BYTES + CRC_FROM..]);
+        whole[SLOT_BYTES..SLOT_BYTES + 4].copy_from_slice(&ORIGIN_MAGIC);
+        whole[SLOT_BYTES + 4..SLOT_BYTES + CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+        whole
+    }
+
+    /// Reads what stands behind the slot. An earlier release that wrote the slot has left what a later one wrote there.
+    fn add_origin(&mut self, behind: &[u8]) {
+        let Some(behind) = behind.first_chunk::<ORIGIN_BYTES>() else { return };
+        let number = |at: usize| behind[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
+        if behind[..4] != ORIGIN_MAGIC
+            || number(4) as u32 != crc32c(&behind[CRC_FROM..])
+            || number(8) != self.generation
+        {
+            return;
+        }
+        self.origin = Some((number(16), number(24))).filter(|origin| *origin != Origin::default());
+        self.segment = number(32);
+    }
+
+    fn encode_slot(&self) -> [u8; SLOT_BYTES] {
         let replaced =
             self.replaced.unwrap_or(ReplacedStream { stream: NO_STREAM, base: 0, stored: NO_STREAM });
         let mut slot = [0; SLOT_BYTES];
@@ -90,8 +141,8 @@ impl SavedProgress {
         slot
     }
 
-    fn decode(slot: &[u8]) -> Option<SavedProgress> {
-        let slot = slot.first_chunk::<SLOT_BYTES>()?;
+    fn decode(whole: &[u8]) -> Option<SavedProgress> {
+        let (slot, behind) = whole.split_first_chunk::<SLOT_BYTES>()?;
         let array = |at: usize| slot[at..].first_chunk::<16>().copied().unwrap_or_default();
         let number = |at: usize| slot[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
         let small = |at: usize| number(at) as u32;
@@ -103,7 +154,7 @@ impl SavedProgress {
         }
         let replaced =
             ReplacedStream { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
-        Some(SavedProgress {
+        let mut saved = SavedProgress {
             server: small(12),
             generation: number(16),
             replaced: (replaced.stored != NO_STREAM).then_some(replaced),
@@ -111,7 +162,11 @@ impl SavedProgress {
             sent: number(72),
             epoch: number(80),
             boot: array(88),
-        })
+            origin: None,
+            segment: 0,
+        };
+        saved.add_origin(behind);
+        Some(saved)
     }
 }
 
@@ -119,6 +174,8 @@ impl SavedProgress {
 pub(super) struct FoundProgress {
     pub(super) saved: SavedProgress,
     pub(super) is_new: bool,
+    /// Whether the sender that wrote it wrote to another file.
+    pub(super) is_copy: bool,
     /// Why its numbers cannot be trusted.
     pub(super) problem: Option<&'static str>,
 }
@@ -131,7 +188,7 @@ fn read(bytes: &[u8]) -> FoundProgress {
     let newest = valid.iter().max_by_key(|saved| saved.generation);
     if let Some(newest) = newest {
         let problem = (valid.len() < written).then_some("the progress of its servers is damaged");
-        return FoundProgress { saved: *newest, is_new: false, problem };
+        return FoundProgress { saved: *newest, is_new: false, is_copy: false, problem };
     }
     // Version 1, or damage. After damage, the server's welcome tells what it has.
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();
@@ -143,6 +200,7 @@ fn read(bytes: &[u8]) -> FoundProgress {
     FoundProgress {
         saved: SavedProgress { acknowledged, ..SavedProgress::default() },
         is_new,
+        is_copy: false,
         problem: (!is_new).then_some(problem),
     }
 }
@@ -181,8 +239,17 @@ pub(super) fn of_others(
 pub(crate) enum NotSaved {
     /// The directory belongs to the next sender. This sender must not send records that the next one does not know of.
     Closed,
-    /// The disk refused the write.
+    /// The disk refuses writes, as it is full or read-only.
     Failed,
+    /// A write failed.
+    Error(io::Error),
+}
+
+impl NotSaved {
+    fn of(error: io::Error) -> NotSaved {
+        let is_lasting = super::is_full(&error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        if is_lasting { NotSaved::Failed } else { NotSaved::Error(error) }
+    }
 }
 
 pub(crate) struct Progress {
@@ -206,7 +273,11 @@ impl Progress {
         let file = storage.open(&path, OpenMode::ExistingOrNew)?;
         let mut bytes = [0; FILE_BYTES];
         let length = file.read_at(0, &mut bytes)?;
-        let read = read(&bytes[..length]);
+        let mut read = read(&bytes[..length]);
+        // A file system that cannot say which file it is has no copies that could be told.
+        let now = file.identity().ok();
+        read.is_copy = now.is_some_and(|now| read.saved.is_copy_in(now));
+        read.saved.origin = now.map(|now| (now.inode, now.created_ns));
         let state = Mutex::new(ProgressState { saved: read.saved, is_closed: false });
         Ok((Progress { file, state }, read))
     }
@@ -224,7 +295,7 @@ impl Progress {
     /// the disk is full already, it has no room for records, either.
     pub(super) fn begin(&self, progress: SavedProgress) {
         let saved = &mut self.state().saved;
-        *saved = SavedProgress { generation: saved.generation, ..progress };
+        *saved = SavedProgress { generation: saved.generation, origin: saved.origin, ..progress };
         let _written = self.write(saved).and_then(|()| self.write(saved));
     }
 
@@ -241,7 +312,7 @@ impl Progress {
         let mut changed = state.saved;
         change(&mut changed);
         if changed != state.saved {
-            self.write(&mut changed).map_err(|_error| NotSaved::Failed)?;
+            self.write(&mut changed).map_err(NotSaved::of)?;
             state.saved = changed;
         }
         Ok(())
@@ -258,7 +329,18 @@ impl Progress {
 
     /// Saves that records up to this one are about to be sent.
     pub(crate) fn sending(&self, record: u64) -> Result<(), NotSaved> {
-        self.change(|progress| progress.sent = progress.sent.max(record))
+        let saved = self.change(|progress| progress.sent = progress.sent.max(record));
+        if matches!(saved, Err(NotSaved::Failed)) {
+            // They are sent all the same. What is saved next says so.
+            let sent = &mut self.state().saved.sent;
+            *sent = record.max(*sent);
+        }
+        saved
+    }
+
+    /// Saves that a segment begins with this record. A failure only means that the loss of that segment would not be noticed.
+    pub(super) fn segment(&self, first: u64) {
+        let _saved = self.change(|progress| progress.segment = first);
     }
 
     /// Saves the epoch of a connection that is about to begin.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bbq_storage::Storage;
 
 use super::extent::Extent;
+use super::losses::Losses;
 use super::progress::{Progress, ReplacedStream, SavedProgress};
 use super::scan;
 use super::segment::{self, Found, Segment, SegmentHeader};
@@ -34,7 +35,7 @@ pub(super) struct StoredSegments {
     /// Whether the last segment has no record.
     pub(super) last_is_empty: bool,
     /// Records that cannot be read.
-    pub(super) damaged: u64,
+    pub(super) losses: Losses,
     /// Why new records need a new stream: numbers may have been used that are not found here.
     pub(super) new_stream_reason: Option<String>,
 }
@@ -52,6 +53,8 @@ impl StoredSegments {
             let with_path = |error: io::Error| format!("{}: {error}", path.display());
             let before = stored.extents.len();
             let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(with_path)?;
+            // Records of it that are known by their numbers.
+            let mut known = Vec::new();
             let aside = match seen {
                 Found::Empty => continue,
                 Found::Damaged(why) => why,
@@ -59,8 +62,8 @@ impl StoredSegments {
                     stored.extents.truncate(before);
                     "another segment has the same records"
                 }
-                Found::Segment(found) if found.damaged > 0 && found.is_empty() => {
-                    stored.damaged += found.damaged;
+                Found::Segment(found) if !found.damaged.is_empty() && found.is_empty() => {
+                    known = found.damaged;
                     "its first record is damaged, and the records after it cannot be found"
                 }
                 Found::Segment(found) => {
@@ -69,7 +72,9 @@ impl StoredSegments {
                 }
             };
             let now = segment::set_aside(storage, &path).map_err(with_path)?;
-            stored.require_new_stream(format!("{}: {aside}; it is {} now", path.display(), now.display()));
+            let told = format!("{}: {aside}; it is {} now", path.display(), now.display());
+            stored.losses.add_damaged(&known, true, told.clone());
+            stored.require_new_stream(told);
         }
         Ok(stored)
     }
@@ -84,14 +89,16 @@ impl StoredSegments {
         if found.segment.is_earlier {
             self.require_new_stream(format!("{path}: it is of an earlier release"));
         }
-        if found.damaged > 0 {
-            self.require_new_stream(format!("{path}: records are damaged"));
-        }
-        self.damaged += found.damaged;
         // A gap before the first segment of a stream was already counted when that stream began.
         if self.segments.back().is_some_and(|last| last.header.stream == stream) && first > self.next {
-            self.damaged += first - self.next;
-            self.require_new_stream(format!("{path}: records before it are missing"));
+            let why = format!("{path}: records before it are missing");
+            self.losses.add_missing(self.next, first - 1, why.clone());
+            self.require_new_stream(why);
+        }
+        if !found.damaged.is_empty() {
+            let why = format!("{path}: records are damaged");
+            self.losses.add_damaged(&found.damaged, found.is_cut, why.clone());
+            self.require_new_stream(why);
         }
         (self.end, self.next, self.last_is_empty) = (found.end, found.next, found.is_empty());
         if self.streams.back().is_none_or(|last| (last.stored, last.base) != (stream, base)) {
@@ -120,9 +127,8 @@ pub(crate) struct RecoveredDestination {
     pub(crate) acknowledged: u64,
     /// The id of the server that acknowledged them; 0 if unknown.
     pub(crate) acknowledged_by: u32,
+    /// The last record that was sent in the current stream. It is saved before the record is sent, unless the disk refuses that.
     pub(crate) sent: u64,
-    /// The last record in the segments. Any record up to it may have been sent, as `sent` cannot be saved on a full disk.
-    pub(crate) stored: u64,
     pub(crate) epoch: u64,
     pub(crate) numberings: VecDeque<Numbering>,
 }
@@ -150,6 +156,10 @@ impl ProgressFiles {
             // A file that did not exist belongs to a server that was not named before, and nothing was sent to that server.
             if let Some(why) = read.problem {
                 stored.require_new_stream(why.to_owned());
+            } else if read.is_copy {
+                // What is stored here the original has stored, too. What follows has other numbers there.
+                stored
+                    .require_new_stream("it is a copy of another spool, or was restored from one".to_owned());
             } else if !read.is_new && (boot == BOOT_UNKNOWN || read.saved.boot != boot) {
                 stored.require_new_stream(
                     "the system was restarted, and may have lost what was written last".to_owned(),
@@ -158,13 +168,7 @@ impl ProgressFiles {
             progress.files.push(file);
             progress.saved.push(read.saved);
         }
-        let used = progress.used();
-        if used >= stored.next {
-            stored.require_new_stream(format!(
-                "records up to {used} were sent, and those from {} on are missing",
-                stored.next
-            ));
-        }
+        progress.note_losses(boot, stored);
         if no_file && !stored.segments.is_empty() {
             stored.require_new_stream("the progress of its servers is missing".to_owned());
         }
@@ -172,6 +176,36 @@ impl ProgressFiles {
             stored.require_new_stream("its segments are missing".to_owned());
         }
         Ok(progress)
+    }
+
+    /// Compares what was sent and acknowledged with what is stored. A number that was sent is not used again.
+    fn note_losses(&self, boot: Boot, stored: &mut StoredSegments) {
+        let (used, acknowledged) = (self.used(), self.acknowledged_by_all());
+        let begun = self.saved.iter().map(|saved| saved.segment).max().unwrap_or(0);
+        let last = stored.segments.back().map_or(0, |last| last.header.first);
+        if begun > last && !stored.losses.is_open() {
+            let why = format!("the segment that began with record {begun} is missing");
+            stored.losses.add_unknown(why.clone());
+            stored.require_new_stream(why);
+        }
+        if used >= stored.next {
+            let why =
+                format!("records up to {used} were sent, and those from {} on are missing", stored.next);
+            stored.losses.add_sent(stored.next, used, why.clone());
+            stored.require_new_stream(why);
+        }
+        stored.next = stored.next.max(used + 1);
+        // A segment goes when everything in it is acknowledged, which is saved before. After a power failure that may be lost; and to a
+        // server that was named later nothing of it is owed. What an earlier stream lost was told when this one began.
+        let (first, base) =
+            stored.segments.front().map_or((0, 0), |first| (first.header.first, first.header.base));
+        let most = self.saved.iter().map(|saved| saved.acknowledged).max().unwrap_or(0).max(base);
+        let is_exact = boot != BOOT_UNKNOWN && self.saved.iter().all(|saved| saved.boot == boot);
+        if is_exact && first > most + 1 {
+            let why = format!("the segments before record {first} are missing");
+            stored.losses.add_missing_before(most + 1, first - 1, why);
+        }
+        stored.losses.forget(acknowledged);
     }
 
     /// The last record that a server may know.
@@ -184,15 +218,15 @@ impl ProgressFiles {
         self.saved.iter().map(|saved| saved.acknowledged).min().unwrap_or(0)
     }
 
-    /// Where each destination continues. Saves `boot` in the files.
+    /// Where each destination continues. Saves `boot` in the files, and the first record of the segment in which the next ones go.
     pub(super) fn begin(
         &self,
         boot: Boot,
-        stored: u64,
+        segment: u64,
         numberings: &VecDeque<Numbering>,
     ) -> Vec<RecoveredDestination> {
         let begin = |(file, saved): (&Progress, &SavedProgress)| {
-            file.begin(SavedProgress { boot, ..*saved });
+            file.begin(SavedProgress { boot, segment, ..*saved });
             let mut numberings = numberings.clone();
             if let Some(ReplacedStream { stream, base, stored }) = saved.replaced
                 && let Some(at) = numberings.iter().position(|numbering| numbering.stored == stored)
@@ -205,7 +239,6 @@ impl ProgressFiles {
                 acknowledged: saved.acknowledged,
                 acknowledged_by: saved.server,
                 sent: saved.sent,
-                stored,
                 epoch: saved.epoch,
                 numberings,
             }

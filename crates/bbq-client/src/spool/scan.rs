@@ -17,8 +17,10 @@ pub(super) struct ScannedSegment {
     pub(super) end: u64,
     /// Number of the next record.
     pub(super) next: u64,
-    /// Records that cannot be read; 1 if their number is unknown.
-    pub(super) damaged: u64,
+    /// The numbers of the records that cannot be read.
+    pub(super) damaged: Vec<u64>,
+    /// Whether the records behind the last damaged one cannot be found.
+    pub(super) is_cut: bool,
 }
 
 impl ScannedSegment {
@@ -40,7 +42,8 @@ pub(super) fn scan(
         Found::Damaged(why) => return Ok(Found::Damaged(why)),
         Found::Segment((segment, header_bytes)) => (Arc::new(segment), header_bytes),
     };
-    let mut damaged = 0;
+    let mut damaged = Vec::new();
+    let mut is_cut = false;
     let mut number = segment.header.first;
     let mut reader = Reader::new(&segment, end, number);
     let begin = |offset, first| Extent { segment: Arc::clone(&segment), offset, first, records: 0 };
@@ -56,11 +59,15 @@ pub(super) fn scan(
                 }
             }
             Item::Damaged { bytes } => {
-                damaged += 1;
-                let Some(bytes) = bytes else { break };
+                damaged.push(number);
+                let Some(bytes) = bytes else {
+                    is_cut = true;
+                    break;
+                };
                 let behind = end + (RECORD_HEADER_BYTES + bytes) as u64;
                 reader = Reader::new(&segment, behind, number + 1);
                 if !matches!(reader.next()?, Item::Record(_)) {
+                    is_cut = true;
                     break;
                 }
                 reader = Reader::new(&segment, behind, number + 1);
@@ -72,9 +79,9 @@ pub(super) fn scan(
         }
     }
     drop(reader);
-    if damaged > 0 {
+    if !damaged.is_empty() {
         segment.set_damaged();
     }
     extents.extend((open.records > 0).then_some(open));
-    Ok(Found::Segment(ScannedSegment { segment, end, next: number, damaged }))
+    Ok(Found::Segment(ScannedSegment { segment, end, next: number, damaged, is_cut }))
 }

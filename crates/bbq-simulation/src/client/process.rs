@@ -357,6 +357,8 @@ impl Process {
             let is_expected = match &notice {
                 Notice::Connected { .. } | Notice::Unreachable { .. } => true,
                 Notice::NewStream { server, .. } if server.starts_with("the spool") => true,
+                // A power failure took what was not synced, which is nothing that was sent and acknowledged.
+                Notice::Lost { server, .. } if server.starts_with("the spool") => true,
                 // The lost records were only in memory.
                 Notice::Lost { .. } => options.level != AckLevel::Durable,
                 _ => false,

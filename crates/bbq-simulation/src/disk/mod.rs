@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bbq_spool::SteppedTime;
-use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
+use bbq_storage::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile};
 
 pub use faults::{Cut, Faults};
 use inode::Inode;
@@ -401,6 +401,11 @@ impl StorageFile for SimFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Inode numbers are never used again here.
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.state().map(|_| FileIdentity { inode: self.file as u64, created_ns: 0, is_as_written: true })
     }
 
     fn modified(&self) -> io::Result<SystemTime> {
