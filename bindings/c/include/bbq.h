@@ -178,7 +178,8 @@ enum bbq_notice_kind
     BBQ_NOTICE_KIND_ENDED = 2,
     // Messages that are not acknowledged are sent as another stream, because the numbers of the current one cannot be trusted.
     BBQ_NOTICE_KIND_NEW_STREAM = 3,
-    // A server has lost messages that it had acknowledged; or the sender gives up messages that no server would take.
+    // A server has lost messages that it had acknowledged; or the sender gives up messages that no server would take, or that its
+    // spool does not have any more.
     BBQ_NOTICE_KIND_LOST = 4,
 };
 #ifndef __cplusplus

@@ -13,7 +13,8 @@ pub enum NoticeKind {
     Ended = 2,
     /// Messages that are not acknowledged are sent as another stream, because the numbers of the current one cannot be trusted.
     NewStream = 3,
-    /// A server has lost messages that it had acknowledged; or the sender gives up messages that no server would take.
+    /// A server has lost messages that it had acknowledged; or the sender gives up messages that no server would take, or that its
+    /// spool does not have any more.
     Lost = 4,
 }
 

@@ -1,5 +1,6 @@
 //! `bbq send`: sends the lines of files or standard input, and waits until all are acknowledged.
 
+mod lost;
 mod watch;
 
 use std::fs::File;
@@ -21,6 +22,7 @@ use memchr::memrchr;
 use crate::arguments::{Ack, SendArguments, TlsArguments};
 use crate::outcome::{Outcome, misuse};
 use crate::token;
+use lost::Lost;
 use watch::{End, NoRoom, Watch};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -28,6 +30,8 @@ const READ_BYTES: usize = 256 * 1024;
 const ROOM_WAIT: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
+    let lost = Arc::new(Lost::default());
+    let told = Arc::clone(&lost);
     let mut builder = Sender::builder()
         .servers(arguments.servers.clone())
         .delivery(if arguments.all { Delivery::All } else { Delivery::Any })
@@ -39,7 +43,10 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         .report_drops(false)
         .end_on_lasting_errors(true)
         .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
-        .on_notice(print_notice);
+        .on_notice(move |notice| {
+            told.note(notice);
+            print_notice(notice);
+        });
     if let Some(directory) = &arguments.spool {
         builder = builder.spool(directory);
     }
@@ -93,6 +100,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         let seconds = begin.elapsed().as_secs_f64();
         eprintln!("{} messages {done}, {bytes} read, {seconds:.2} s{failed}", counters.acknowledged);
     }
+    lost.check()?;
     Ok(Outcome::Done)
 }
 
@@ -177,7 +185,7 @@ fn print_notice(notice: &Notice) {
             eprintln!("bbq: {server}: {why}; messages that are not acknowledged are sent as a new stream")
         }
         Notice::Lost { server, records, why } => {
-            eprintln!("bbq: {server}: {records} messages are lost: {why}")
+            eprintln!("bbq: {server}: {}: {why}", lost::shown(*records, "lost"))
         }
         Notice::Connected { server } => tracing::debug!(server, "connected"),
         _ => {}

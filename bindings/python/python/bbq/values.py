@@ -93,7 +93,8 @@ class Notice:
     kind: str
     """`connected`, `unreachable` (the sender tries again), `ended` (the server will never take the messages of this sender),
     `new_stream` (messages that are not acknowledged are sent as a new stream, as the numbers of the current one cannot be trusted),
-    or `lost` (a server lost messages that it had acknowledged, or the sender gives up messages that no server would take)."""
+    or `lost` (a server lost messages that it had acknowledged, or the sender gives up messages that no server would take, or that its
+    spool does not have any more)."""
     server: str
     """Address of the server."""
     why: str

@@ -176,6 +176,17 @@ impl PendingGroup {
         self.until().record.saturating_sub(self.group.records())
     }
 
+    /// When the last of the group's first `records` messages was received, Unix nanoseconds; `None` if there are none that can be read.
+    pub(super) fn received_ns_of(&self, records: u64, scratch: &mut Scratch) -> Option<u64> {
+        let mut left = records;
+        let (behind, _) = self.walk(Place::default(), scratch, |entry, _, skip| {
+            let taken = (u64::from(entry.batch.header.records) - skip).min(left);
+            left -= taken;
+            taken
+        });
+        (behind.done > 0).then_some(behind.received_ns)
+    }
+
     /// Calls `take` for each batch behind `place`, with the number of messages of the group before the batch, and how many of its
     /// first messages are settled. `take` returns how many of the others it takes. Returns the place behind what was taken, and
     /// whether nothing of the group is left.

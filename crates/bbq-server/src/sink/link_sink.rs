@@ -8,6 +8,7 @@
 //!
 //! Invariant: no call but `wait` waits for the destination.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::delivery::PendingGroup;
-use super::interface::{GATHERS_FOR, Now, Problem, Room, Settled, Sink};
+use super::interface::{GATHERS_FOR, GROUPS_MAX, Now, Problem, Room, Settled, Sink};
+use super::last_group::Doubts;
 
 /// What makes the links of a sink, and knows what they share.
 pub(super) trait Links: Send + 'static {
@@ -45,6 +47,17 @@ pub(super) trait Links: Send + 'static {
         Duration::ZERO
     }
 
+    /// The lanes of which it is not known yet that the destination has the messages of this spool, as it says: their groups are held back,
+    /// and nobody else has them.
+    fn doubts(&self) -> Option<&Doubts> {
+        None
+    }
+
+    /// What to tell an operator if the destination has other messages than this spool.
+    fn conflict(&self) -> Option<String> {
+        None
+    }
+
     /// The driver has this group as settled. Before it writes [`Links::state`], it keeps the messages that were rejected.
     fn handed_over(&self, until: LanePlace) {
         let _unused = until;
@@ -66,6 +79,12 @@ pub(super) trait Link: Send + Sized + 'static {
     fn run(self) -> impl Future<Output = (Self, Problem)> + Send;
 }
 
+/// Most groups of a lane that are held back: at least those of 17 minutes, as a lane has a group in a millisecond at most, and the cursor
+/// is behind by what a sink keeps. They take some 200 bytes each. If there are more, the destination is believed.
+const HELD_GROUPS_MAX: usize = 1024 * 1024;
+/// Groups that the destination has are in the spool when the sink begins, and so they come at once.
+const DOUBT_PATIENCE: Duration = Duration::from_secs(10);
+
 type Finished<L> = Result<(L, Problem), JoinError>;
 
 /// See the module.
@@ -76,6 +95,12 @@ pub(super) struct LinkSink<L: Links> {
     settled: Receiver<Settled>,
     /// Groups that were settled while this sink waited.
     ready: Vec<Settled>,
+    /// Groups that the destination is said to have, while it is in doubt whether it has others.
+    held: BTreeMap<u32, Vec<Settled>>,
+    /// When the last of them came.
+    held_at: Duration,
+    /// When this sink was last looked at.
+    now: Duration,
     /// The places behind the groups on their way, and their bytes.
     outstanding: Vec<(LanePlace, usize)>,
     /// How many messages were settled.
@@ -97,6 +122,9 @@ impl<L: Links> LinkSink<L> {
             links,
             settled,
             ready: Vec::new(),
+            held: BTreeMap::new(),
+            held_at: Duration::ZERO,
+            now: Duration::ZERO,
             outstanding: Vec::new(),
             progress: Arc::default(),
             waiting: Some(link),
@@ -112,6 +140,33 @@ impl<L: Links> LinkSink<L> {
             true => Room::Free,
             false => Room::Full,
         }
+    }
+
+    /// Hands over what is settled, but for groups of lanes that are in doubt.
+    fn hand_over(&mut self, now: Now, settled: &mut Vec<Settled>) {
+        let links = &self.links;
+        let is_open = |lane: u32| links.doubts().is_some_and(|doubts| doubts.is_open(lane));
+        let mut give = |group: Settled| {
+            links.handed_over(group.until);
+            settled.push(group);
+        };
+        // Those of a lane stay in their order.
+        self.held.retain(|lane, groups| {
+            let stays = is_open(*lane) && groups.len() < HELD_GROUPS_MAX;
+            if !stays {
+                groups.drain(..).for_each(&mut give);
+            }
+            stays
+        });
+        for group in self.ready.drain(..) {
+            if is_open(group.until.lane) {
+                self.held.entry(group.until.lane).or_default().push(group);
+                self.held_at = now.monotonic;
+            } else {
+                give(group);
+            }
+        }
+        self.now = now.monotonic;
     }
 
     /// Handles the end of the link's task.
@@ -142,7 +197,7 @@ impl<L: Links> Sink for LinkSink<L> {
         Ok(self.room())
     }
 
-    fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
+    fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
         let runtime = &self.runtime;
         if let Some(link) = self.waiting.take_if(|_| L::IS_EAGER || !self.outstanding.is_empty()) {
             self.running = Some(runtime.spawn(link.run()));
@@ -156,9 +211,8 @@ impl<L: Links> Sink for LinkSink<L> {
             if let Some(index) = self.outstanding.iter().position(|(until, _)| *until == ready.until) {
                 self.outstanding.remove(index);
             }
-            self.links.handed_over(ready.until);
         }
-        settled.append(&mut self.ready);
+        self.hand_over(now, settled);
         if self.finished.is_none()
             && let Some(running) = self.running.take_if(|running| running.is_finished())
         {
@@ -172,6 +226,15 @@ impl<L: Links> Sink for LinkSink<L> {
 
     fn gathers_for(&self) -> Duration {
         L::GATHERS_FOR
+    }
+
+    fn groups_max(&self) -> usize {
+        if self.held.is_empty() { GROUPS_MAX } else { GROUPS_MAX + HELD_GROUPS_MAX }
+    }
+
+    fn standing_problem(&mut self) -> Option<String> {
+        let is_stuck = !self.held.is_empty() && self.now.saturating_sub(self.held_at) >= DOUBT_PATIENCE;
+        is_stuck.then(|| self.links.conflict()).flatten()
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
@@ -219,6 +282,7 @@ impl<L: Links> Sink for LinkSink<L> {
         let (link, groups, settled) = new_link(&self.links);
         (self.waiting, self.groups, self.settled) = (Some(link), groups, settled);
         self.ready.clear();
+        self.held.clear();
         self.finished = None;
         self.outstanding.clear();
         Ok(())

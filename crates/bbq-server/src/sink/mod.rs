@@ -25,6 +25,11 @@ mod interface;
 mod kafka;
 mod kind;
 mod kinds;
+#[cfg_attr(
+    not(any(feature = "kafka", feature = "nats")),
+    expect(dead_code, reason = "only those sinks need all of it")
+)]
+mod last_group;
 mod ledger;
 mod link_sink;
 #[cfg(any(feature = "kafka", feature = "nats"))]

@@ -1,13 +1,16 @@
 //! The groups on their way to a broker, in their order, and what was taken from them to be sent.
 //!
-//! The broker says how far it is: what it has already is taken, and not sent again.
+//! The broker says how far it is: what it has already is taken, and not sent again. That it has these very messages is found out when the
+//! last group comes that it has (`last_group`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bbq_spool::{Entry, GroupCursor, Scratch};
 
 use super::delivery::PendingGroup;
 use super::interface::Settled;
+use super::last_group::Doubts;
 use super::positions::{Position, Positions, Stored};
 
 /// Most messages that are made at once.
@@ -72,16 +75,22 @@ struct OutgoingGroup {
     /// Whether its rejected messages are dead letters already.
     has_letters: bool,
     is_taken: bool,
+    /// Whether the broker has no other message in its place, as far as is known.
+    is_compared: bool,
     /// Outcomes that are taken and not settled.
     unsettled: usize,
+    /// When the last record that was taken was received, Unix nanoseconds; 0 if unknown.
+    received_ns: u64,
 }
 
 /// The groups that are submitted and not settled.
-#[derive(Default)]
 pub(super) struct OutgoingGroups {
     groups: VecDeque<OutgoingGroup>,
     /// How many of them are taken to their end.
     taken: usize,
+    doubts: Arc<Doubts>,
+    /// Whether the broker has other messages than this spool at the same places. Then nothing more is taken.
+    has_conflict: bool,
     scratch: Scratch,
 }
 
@@ -111,6 +120,24 @@ impl Outcomes {
 }
 
 impl OutgoingGroups {
+    /// No groups. The sink holds back groups of the lanes in `doubts`.
+    pub(super) fn new(doubts: Arc<Doubts>) -> OutgoingGroups {
+        doubts.begin(std::iter::empty());
+        OutgoingGroups {
+            groups: VecDeque::new(),
+            taken: 0,
+            doubts,
+            has_conflict: false,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Whether the broker has other messages than this spool at the same places: those of a server with a copy of the data directory, or
+    /// those from before the directory was set back.
+    pub(super) fn has_conflict(&self) -> bool {
+        self.has_conflict
+    }
+
     /// Whether everything is taken.
     pub(super) fn is_taken(&self) -> bool {
         self.taken == self.groups.len()
@@ -126,7 +153,9 @@ impl OutgoingGroups {
             stored: 0,
             has_letters,
             is_taken: false,
+            is_compared: false,
             unsettled: 0,
+            received_ns: 0,
         };
         group.rewind(stored);
         self.groups.push_back(group);
@@ -135,12 +164,14 @@ impl OutgoingGroups {
     /// Starts over after the settled records. `stored` says how far the broker is.
     pub(super) fn rewind(&mut self, stored: &Positions) {
         self.groups.iter_mut().for_each(|group| group.rewind(stored));
+        self.doubts.begin(stored.last_groups());
+        self.has_conflict = false;
         self.taken = 0;
     }
 
     /// Has `each` look at the next messages, until it returns an error: then that message is not taken. It sends a message that is not
     /// stored, or returns why the message is rejected. Adds what becomes of the messages to `outcomes`, and moves `positions` behind
-    /// them. Returns `Ok` when everything is taken.
+    /// them. Returns `Ok` when everything is taken, or the broker has other messages.
     pub(super) fn take<C: Encode, E>(
         &mut self,
         encoder: &mut C,
@@ -149,6 +180,11 @@ impl OutgoingGroups {
         mut each: impl FnMut(C::Message<'_>, Known) -> Result<Option<Rejection>, E>,
     ) -> Result<(), E> {
         while let Some(group) = self.groups.get_mut(self.taken) {
+            if !group.is_compared && !group.is_of(&self.doubts, &mut self.scratch) {
+                self.has_conflict = true;
+                break;
+            }
+            group.is_compared = true;
             let result = group.take(encoder, &mut self.scratch, outcomes, &mut each);
             positions.advance(group.pending.until().lane, group.position());
             result?;
@@ -182,6 +218,17 @@ impl OutgoingGroups {
 }
 
 impl OutgoingGroup {
+    /// Looks at the group before any of it is taken. `false` if the broker has other messages in its place, or before it.
+    fn is_of(&self, doubts: &Doubts, scratch: &mut Scratch) -> bool {
+        let (until, first) = (self.pending.until(), self.pending.first_record());
+        let stored = self.stored;
+        doubts.look(until.lane, until.position, first, |last| {
+            // Of a part, the last record is in the middle of the group.
+            let record = if stored == u64::MAX { until.record } else { first + stored };
+            (record, self.pending.received_ns_of(stored, scratch).unwrap_or(last.received_ns))
+        })
+    }
+
     fn rewind(&mut self, stored: &Positions) {
         self.cursor = GroupCursor::default();
         self.taken = self.pending.done();
@@ -191,18 +238,25 @@ impl OutgoingGroup {
             Stored::Whole => u64::MAX,
         };
         self.is_taken = false;
+        self.is_compared = false;
         self.unsettled = 0;
+        self.received_ns = 0;
     }
 
     /// How far a broker is that has what is taken.
     fn position(&self) -> Position {
         let until = self.pending.until();
         if self.is_taken {
-            return Position { until: until.position, record: until.record, begun: None };
+            return Position {
+                until: until.position,
+                record: until.record,
+                begun: None,
+                received_ns: self.received_ns,
+            };
         }
         // Damaged records are counted as soon as the group is taken.
         let record = self.pending.first_record() + self.taken;
-        Position { until: until.position, record, begun: Some(self.taken) }
+        Position { until: until.position, record, begun: Some(self.taken), received_ns: self.received_ns }
     }
 
     fn take<C: Encode, E>(
@@ -212,7 +266,7 @@ impl OutgoingGroup {
         outcomes: &mut Outcomes,
         look: &mut impl FnMut(C::Message<'_>, Known) -> Result<Option<Rejection>, E>,
     ) -> Result<(), E> {
-        let OutgoingGroup { pending, cursor, taken, stored, unsettled, has_letters, .. } = self;
+        let OutgoingGroup { pending, cursor, taken, stored, unsettled, has_letters, received_ns, .. } = self;
         let has_letters = *has_letters;
         let mut at = cursor.records();
         let first = pending.first_record();
@@ -233,6 +287,7 @@ impl OutgoingGroup {
                         *unsettled += 1;
                     }
                     *taken += 1;
+                    *received_ns = envelope.received_ns;
                     Ok(())
                 })?;
             }

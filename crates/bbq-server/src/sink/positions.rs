@@ -3,12 +3,16 @@
 //! ```text
 //! <lane>:<until>:<record>[:<begun>] ..      until: the place behind a group; record: the lane's records that are in the stream;
 //!                                           begun: only so many records of that group are in the stream
+//! <lane>:<received> ..                      in a line of their own, which earlier releases do not read: when the last of those records
+//!                                           was received, Unix nanoseconds
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bbq_spool::LanePlace;
+
+use super::last_group::LastGroup;
 
 /// How far the stream is with one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub(in crate::sink) struct Position {
     pub(in crate::sink) record: u64,
     /// How many records of the group the stream has; `None` for all.
     pub(in crate::sink) begun: Option<u64>,
+    /// When the last of these records was received, Unix nanoseconds; 0 if unknown, as earlier releases did not write it.
+    pub(in crate::sink) received_ns: u64,
 }
 
 /// How much of a group is in the stream.
@@ -50,7 +56,10 @@ impl Positions {
     pub(in crate::sink) fn advance(&mut self, lane: u32, position: Position) {
         let known = self.0.entry(lane).or_insert(position);
         if known.record <= position.record {
-            *known = position;
+            let is_same = (known.until, known.record) == (position.until, position.record);
+            let received_ns =
+                if is_same && position.received_ns == 0 { known.received_ns } else { position.received_ns };
+            *known = Position { received_ns, ..position };
         }
     }
 
@@ -84,6 +93,33 @@ impl Positions {
         self.0.iter().filter(is_beyond).map(|(lane, _)| *lane).collect()
     }
 
+    /// The last group of each lane, where it is known when that was received.
+    pub(in crate::sink) fn last_groups(&self) -> impl Iterator<Item = (u32, LastGroup)> {
+        self.0.iter().filter(|(_, position)| position.received_ns > 0).map(|(&lane, position)| {
+            let Position { until, record, received_ns, .. } = *position;
+            (lane, LastGroup { until, record, received_ns })
+        })
+    }
+
+    /// When the last record of each lane was received.
+    pub(in crate::sink) fn times(&self) -> String {
+        let times = self.last_groups().map(|(lane, last)| format!("{lane}:{}", last.received_ns));
+        times.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Adds what [`Positions::times`] has written. Without it, places alone count.
+    pub(in crate::sink) fn with_times(mut self, text: &str) -> Positions {
+        for word in text.split_ascii_whitespace() {
+            if let Some((lane, received_ns)) = word.split_once(':')
+                && let (Ok(lane), Ok(received_ns)) = (lane.parse::<u32>(), received_ns.parse::<u64>())
+                && let Some(position) = self.0.get_mut(&lane)
+            {
+                position.received_ns = received_ns;
+            }
+        }
+        self
+    }
+
     /// Reads what `Display` writes.
     pub(in crate::sink) fn parse(text: &str) -> Option<Positions> {
         let of_lane = |word: &str| {
@@ -91,7 +127,7 @@ impl Positions {
             let mut next = || numbers.next().flatten();
             let (lane, until, record) = (u32::try_from(next()?).ok()?, next()?, next()?);
             let begun = next();
-            numbers.next().is_none().then_some((lane, Position { until, record, begun }))
+            numbers.next().is_none().then_some((lane, Position { until, record, begun, received_ns: 0 }))
         };
         text.split_ascii_whitespace().map(of_lane).collect::<Option<_>>().map(Positions)
     }
@@ -99,7 +135,7 @@ impl Positions {
 
 impl fmt::Display for Positions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (lane, Position { until, record, begun })) in self.0.iter().enumerate() {
+        for (index, (lane, Position { until, record, begun, .. })) in self.0.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
             write!(f, "{space}{lane}:{until}:{record}")?;
             if let Some(begun) = begun {
@@ -135,6 +171,17 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read_as_they_were_written_and_may_be_missing() {
+        let places = "0:8192:70:3 2:4096:9";
+        let positions = Positions::parse(places).unwrap();
+        assert_eq!((positions.times(), positions.clone().with_times("")), (String::new(), positions.clone()));
+        let timed = positions.with_times("2:1767225600000000000 7:5 x:1 0:y");
+        assert_eq!((timed.times().as_str(), timed.to_string().as_str()), ("2:1767225600000000000", places));
+        let last = LastGroup { until: 4096, record: 9, received_ns: 1_767_225_600_000_000_000 };
+        assert_eq!(timed.last_groups().collect::<Vec<_>>(), [(2, last)]);
+    }
+
+    #[test]
     fn what_the_broker_lost_is_counted_over_all_lanes() {
         let ours = Positions::parse("0:9:70 1:5:8").unwrap();
         assert_eq!(ours.beyond(&Positions::parse("0:5:60:1 1:9:20").unwrap()), 10);
@@ -146,7 +193,7 @@ mod tests {
         limited.limit(&ours);
         assert_eq!(limited.to_string(), "0:5:60:1");
         let mut later = ours.clone();
-        later.advance(0, Position { until: 5, record: 60, begun: None });
+        later.advance(0, Position { until: 5, record: 60, begun: None, received_ns: 1 });
         assert_eq!(later, ours);
     }
 }

@@ -25,6 +25,7 @@ mod pages;
 mod readme;
 mod real_clients;
 mod send_addresses;
+mod send_damaged_spool;
 mod send_failures;
 mod send_lines;
 mod send_waiting;

@@ -167,6 +167,47 @@ fn bbq_may_be_away_for_longer_than_the_transaction_timeout() {
     assert_once_and_in_order(&kafka.read(TOPIC), 2, 10);
 }
 
+/// Two servers with copies of one data directory, and the problem's text is followed: both have messages at the same places.
+#[test]
+fn messages_of_a_copy_are_not_taken_for_those_of_the_original() {
+    let kafka = shared();
+    let topic = "copied";
+    let original = edge(&kafka, topic, "");
+    let server = original.start_with_workers(1);
+    send_all(&original, 0, 50);
+    server.wait_delivered(50);
+    assert_eq!(server.stop(), Some(0), "{}", original.log());
+    let other = edge(&kafka, topic, "");
+    copy(&original.data(), &other.data());
+    let server = other.start_with_workers(1);
+    send_all(&other, 1, 100);
+    server.wait_delivered(150);
+    assert_eq!(server.stop(), Some(0), "{}", other.log());
+
+    let server = original.start_with_workers(1);
+    send_all(&original, 2, 100);
+    let problem = wait_problem(&server, "this data directory is a copy");
+    assert!(problem.contains("DATA/cursors"), "{problem}");
+    // Some that are delivered may be compared again.
+    assert!(server.status()["ledger"]["queued"].as_u64() >= Some(100));
+    assert_eq!(server.stop(), Some(0), "{}", original.log());
+    let cursors = fs::read_dir(original.data().join("cursors")).expect("cursors");
+    cursors.for_each(|cursor| fs::remove_file(cursor.expect("an entry").path()).expect("it is there"));
+    let _server = original.start_with_workers(1);
+    let of_sender = |sender: &str| {
+        let texts = kafka.read(topic).into_iter().map(|record| record.value);
+        texts.filter(|text| text.starts_with(sender)).collect::<Vec<_>>()
+    };
+    let begin = Instant::now();
+    while of_sender("2 ").len() < 100 {
+        assert!(begin.elapsed() < PATIENCE, "{}", original.log());
+        pause();
+    }
+    let expected =
+        |sender: u32, count: u32| (0..count).map(|number| format!("{sender} {number}")).collect::<Vec<_>>();
+    assert_eq!((of_sender("1 "), of_sender("2 ")), (expected(1, 100), expected(2, 100)));
+}
+
 /// Two servers with copies of one data directory: the one that comes later is the only one that writes.
 #[test]
 fn an_older_writer_is_refused_and_sees_why() {

@@ -15,7 +15,7 @@ use super::nats_server::{Nats, NatsServer, new_server, old_server};
 use super::senders::{Senders, send, send_all, start, wait_more, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::random::Random;
-use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, run};
+use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, pause, run};
 
 const STREAM: &str = "LOGS";
 
@@ -259,6 +259,53 @@ fn an_older_writer_is_refused_and_sees_why() {
     let problem = wait_problem(&at_old, "another bbq server has taken over");
     assert!(problem.contains("a copy of this data directory"), "{problem}");
     assert_once_and_in_order(&broker.client().read(STREAM, "logs"), 1, 11);
+}
+
+/// Two servers with copies of one data directory, and the problem's text is followed: both have messages at the same places.
+#[test]
+fn messages_of_a_copy_are_not_taken_for_those_of_the_original() {
+    let nats = Nats::new(new_server());
+    let broker = nats.start();
+    let original = edge(&nats, "");
+    let server = original.start_with_workers(1);
+    send_all(&original, 0, 50);
+    server.wait_delivered(50);
+    assert_eq!(server.stop(), Some(0), "{}", original.log());
+    let other = edge(&nats, "");
+    copy(&original.data(), &other.data());
+    let server = other.start_with_workers(1);
+    send_all(&other, 1, 100);
+    server.wait_delivered(150);
+    assert_eq!(server.stop(), Some(0), "{}", other.log());
+    // It continues behind what it has published itself.
+    let server = other.start_with_workers(1);
+    server.send(1, b"1 100\n");
+    server.wait_delivered(151);
+    assert_eq!(server.stop(), Some(0), "{}", other.log());
+
+    let server = original.start_with_workers(1);
+    send_all(&original, 2, 100);
+    let problem = wait_problem(&server, "this data directory is a copy");
+    assert!(problem.contains("DATA/cursors"), "{problem}");
+    // Some that are delivered may be compared again.
+    assert!(server.status()["ledger"]["queued"].as_u64() >= Some(100));
+    assert_eq!(server.stop(), Some(0), "{}", original.log());
+    let cursors = fs::read_dir(original.data().join("cursors")).expect("cursors");
+    cursors.for_each(|cursor| fs::remove_file(cursor.expect("an entry").path()).expect("it is there"));
+    let _server = original.start_with_workers(1);
+    let of_sender = |sender: &str| {
+        let messages = broker.client().read(STREAM, "logs");
+        let texts = messages.into_iter().map(|message| message.text().to_owned());
+        texts.filter(|text| text.starts_with(sender)).collect::<Vec<_>>()
+    };
+    let begin = Instant::now();
+    while of_sender("2 ").len() < 100 {
+        assert!(begin.elapsed() < PATIENCE, "{}", original.log());
+        pause();
+    }
+    let expected =
+        |sender: u32, count: u32| (0..count).map(|number| format!("{sender} {number}")).collect::<Vec<_>>();
+    assert_eq!((of_sender("1 "), of_sender("2 ")), (expected(1, 101), expected(2, 100)));
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -20,6 +20,7 @@ use super::progress::{Progress, Reader};
 use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
+use crate::sink::last_group::TAKEN_OVER;
 use crate::sink::positions::Positions;
 
 /// Brokers that do not go on with what they were given within this time are away.
@@ -268,7 +269,7 @@ fn warn_of_weakness(link: &mut KafkaLink, [topic, progress]: [Option<Copies>; 2]
 
 fn taken_over(settings: &KafkaSettings) -> Ended {
     Ended::Failed(io::Error::other(format!(
-        "another bbq server has taken over {}; does it use a copy of this data directory? end one of the two, and start the other again",
+        "another bbq server has taken over {}; {TAKEN_OVER}",
         settings.topic
     )))
 }

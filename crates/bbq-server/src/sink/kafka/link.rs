@@ -54,7 +54,7 @@ pub(super) enum Ended {
     /// What was sent may be in the topic or not: the next connection asks.
     InDoubt(io::Error),
     Failed(io::Error),
-    /// The topic does not have what it had: the driver submits again what it can.
+    /// The topic does not have what it had, or has something else: the driver submits again what it can.
     Lost(io::Error),
     /// The driver does not want the link any more.
     Stopped,
@@ -84,13 +84,14 @@ impl KafkaLink {
         settled: Sender<Settled>,
     ) -> KafkaLink {
         let refused = shared.refused();
+        let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(settings.key, settings.format, settings.has_origin);
         KafkaLink {
             settings,
             shared,
             groups,
             settled,
-            outgoing: OutgoingGroups::default(),
+            outgoing,
             encoder,
             refused,
             size: TransactionSize::largest(),

@@ -14,6 +14,7 @@ use super::shared::{Remembered, Shared};
 use super::thread::KafkaThread;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::last_group::{self, Doubts};
 use crate::sink::link_sink::Links;
 
 /// See the module.
@@ -60,6 +61,14 @@ impl Links for KafkaLinks {
         } else {
             Duration::MAX
         }
+    }
+
+    fn doubts(&self) -> Option<&Doubts> {
+        Some(&self.shared.doubts)
+    }
+
+    fn conflict(&self) -> Option<String> {
+        Some(format!("{}: {}", self.settings.shown, last_group::CONFLICT))
     }
 
     fn handed_over(&self, until: LanePlace) {

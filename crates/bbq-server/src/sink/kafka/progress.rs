@@ -1,8 +1,10 @@
 //! How far the topic is, as records of a second topic say.
 //!
 //! ```text
-//! key: id of the sink      value: <writer>\n<positions>\n<refused messages>\n
+//! key: id of the sink      value: <writer>\n<positions>\n<refused messages>\n<times of receipt>\n
 //! ```
+//!
+//! Earlier releases wrote and read the first three lines.
 //!
 //! All records are in partition 0. The topic may belong to several servers: the last record with the own key counts.
 
@@ -50,14 +52,16 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn value(writer: &str, positions: &Positions, refused: &Refused) -> String {
-        format!("{writer}\n{positions}\n{refused}\n")
+        format!("{writer}\n{positions}\n{refused}\n{}\n", positions.times())
     }
 
     fn parse(offset: i64, value: &str) -> Option<Progress> {
         let mut lines = value.lines();
         let writer = lines.next()?.to_owned();
         let positions = Positions::parse(lines.next()?)?;
-        Some(Progress { offset, writer, positions, refused: Refused::parse(lines.next()?)? })
+        let refused = Refused::parse(lines.next()?)?;
+        let positions = positions.with_times(lines.next().unwrap_or_default());
+        Some(Progress { offset, writer, positions, refused })
     }
 }
 
@@ -251,6 +255,10 @@ mod tests {
                 Some(Progress { offset: 7, writer: "w1".to_owned(), positions, refused })
             );
         }
+        let older = Progress::parse(7, "w1\n0:8192:70\n\n").unwrap();
+        let positions = older.positions.clone().with_times("0:9");
+        let value = Progress::value("w1", &positions, &older.refused);
+        assert_eq!(Progress::parse(7, &value), Some(Progress { positions, ..older }));
         assert_eq!(Progress::parse(7, "hello"), None);
     }
 }

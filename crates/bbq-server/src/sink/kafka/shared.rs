@@ -1,11 +1,12 @@
 //! What all links of a sink share: who writes, and how far the topic is as this sink knows it.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::LanePlace;
 
 use super::refused::Refused;
+use crate::sink::last_group::Doubts;
 use crate::sink::losses::Losses;
 use crate::sink::positions::{Position, Positions};
 
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) id: String,
     /// Another one each time that the sink is opened.
     pub(super) writer: String,
+    pub(super) doubts: Arc<Doubts>,
     state: Mutex<State>,
 }
 
@@ -111,7 +113,7 @@ impl Shared {
             writes: 0,
             batch_bytes_max: None,
         };
-        Ok(Shared { id, writer: random_id()?, state: Mutex::new(state) })
+        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -129,7 +131,9 @@ impl Shared {
 
     /// The driver has the groups before this place.
     pub(super) fn hand_over(&self, LanePlace { lane, position, record }: LanePlace) {
-        self.state().handed_over.advance(lane, Position { until: position, record, begun: None });
+        self.state()
+            .handed_over
+            .advance(lane, Position { until: position, record, begun: None, received_ns: 0 });
     }
 
     /// The cursor has [`Shared::text`], and these places.

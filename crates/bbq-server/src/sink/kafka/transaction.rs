@@ -19,6 +19,7 @@ use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
 use super::thread::Call;
+use crate::sink::last_group::CONFLICT;
 use crate::sink::outgoing::{Outcomes, Rejection};
 use crate::sink::positions::Positions;
 
@@ -135,6 +136,9 @@ impl Connection {
                 transaction_bytes += bytes;
                 Ok(None)
             });
+            if outgoing.has_conflict() {
+                return Err(Unsent::Ended(Ended::Lost(io::Error::other(CONFLICT))));
+            }
             if !too_large.is_empty() {
                 let why: Arc<str> = "the message was too large for the topic".into();
                 too_large.into_iter().for_each(|record| refused.add(record, &why));

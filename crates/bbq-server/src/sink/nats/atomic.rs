@@ -18,6 +18,7 @@ use super::server::{Server, api_error, why_ended};
 use super::shared::Seen;
 use super::stream::{Progress, Stream};
 use super::taken::{Limits, Taken};
+use crate::sink::last_group::{CONFLICT, TAKEN_OVER};
 use crate::sink::outgoing::Outcomes;
 use crate::sink::positions::Positions;
 
@@ -107,8 +108,7 @@ impl AtomicWriter {
                 if !is_own && seen.created == stream.created && link.shared.is_after_own(found.sequence) =>
             {
                 return Err(Ended::Failed(io::Error::other(format!(
-                    "another bbq server has taken over {progress}; does it use a copy of this data directory? end one of the two, and \
-                     start the other again"
+                    "another bbq server has taken over {progress}; {TAKEN_OVER}"
                 ))));
             }
             Some(found) => found.positions.clone(),
@@ -229,6 +229,9 @@ impl AtomicWriter {
         };
         let Taken { messages, bytes, outcomes } =
             Taken::take(&mut link.outgoing, &link.target, limits, &mut self.positions);
+        if link.outgoing.has_conflict() {
+            return Err(Ended::Lost(io::Error::other(CONFLICT)));
+        }
         self.staged.bytes += bytes;
         self.staged.outcomes.append(outcomes);
         let (server, staged) = (&self.server, &mut self.staged);

@@ -29,7 +29,7 @@ pub(super) enum Ended {
     /// What was published may be in the stream or not: the next connection asks.
     InDoubt(io::Error),
     Failed(io::Error),
-    /// The stream does not have what it acknowledged: the driver submits again what it can.
+    /// The stream does not have what it acknowledged, or has something else: the driver submits again what it can.
     Lost(io::Error),
 }
 
@@ -47,7 +47,8 @@ impl NatsLink {
         groups: Receiver<PendingGroup>,
         settled: Sender<Settled>,
     ) -> NatsLink {
-        NatsLink { target, resolver, shared, groups, settled, outgoing: OutgoingGroups::default() }
+        let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
+        NatsLink { target, resolver, shared, groups, settled, outgoing }
     }
 
     /// Adds a group. `stored` says how far the stream is.

@@ -12,6 +12,7 @@ use super::settings::NatsSettings;
 use super::shared::{Remembered, Shared};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::last_group::{self, Doubts};
 use crate::sink::link_sink::Links;
 use crate::sink::resolver::Resolver;
 
@@ -58,6 +59,14 @@ impl Links for NatsLinks {
         } else {
             Duration::MAX
         }
+    }
+
+    fn doubts(&self) -> Option<&Doubts> {
+        Some(&self.shared.doubts)
+    }
+
+    fn conflict(&self) -> Option<String> {
+        Some(format!("{}: {}", self.target.shown, last_group::CONFLICT))
     }
 
     fn handed_over(&self, until: LanePlace) {

@@ -25,6 +25,8 @@ pub(super) struct Message {
     pub(super) payload: Bytes,
     /// The lane of the record, and its number there.
     pub(super) record: (u32, u64),
+    /// When it was received, Unix nanoseconds.
+    pub(super) received_ns: u64,
 }
 
 /// How messages are made.
@@ -81,6 +83,7 @@ impl Encode for &Encoding {
                 headers,
                 payload,
                 record: (entry.lane, number + (index - skip) as u64),
+                received_ns: origin.received_ns,
             })?;
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! What all links of a sink share: who writes, and how far the stream is as this sink knows it.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::LanePlace;
 
+use crate::sink::last_group::Doubts;
 use crate::sink::losses::Losses;
 use crate::sink::positions::{Position, Positions};
 
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) id: String,
     /// Another one each time that the sink is opened, so that whoever wrote before is fenced off.
     pub(super) writer: String,
+    pub(super) doubts: Arc<Doubts>,
     state: Mutex<State>,
 }
 
@@ -87,7 +89,7 @@ fn random_id() -> io::Result<String> {
 impl Shared {
     pub(super) fn new(Remembered { id, seen, kept }: Remembered) -> io::Result<Shared> {
         let state = State { seen, handed_over: kept.clone(), kept, ..State::default() };
-        Ok(Shared { id, writer: random_id()?, state: Mutex::new(state) })
+        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
 
     /// What the cursor remembers, with the groups that the driver has.
@@ -98,7 +100,9 @@ impl Shared {
 
     /// The driver has the groups before this place.
     pub(super) fn hand_over(&self, LanePlace { lane, position, record }: LanePlace) {
-        self.state().handed_over.advance(lane, Position { until: position, record, begun: None });
+        self.state()
+            .handed_over
+            .advance(lane, Position { until: position, record, begun: None, received_ns: 0 });
     }
 
     /// The cursor has [`Shared::text`].

@@ -41,14 +41,15 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The payload of the message: two lines.
+    /// The payload of the message: three lines, of which earlier releases wrote and read two.
     pub(super) fn payload(writer: &str, positions: &Positions) -> String {
-        format!("{writer}\n{positions}\n")
+        format!("{writer}\n{positions}\n{}\n", positions.times())
     }
 
     fn parse(payload: &str) -> Option<(String, Positions)> {
         let mut lines = payload.lines();
-        Some((lines.next()?.to_owned(), Positions::parse(lines.next()?)?))
+        let (writer, positions) = (lines.next()?.to_owned(), Positions::parse(lines.next()?)?);
+        Some((writer, positions.with_times(lines.next().unwrap_or_default())))
     }
 }
 
@@ -177,7 +178,9 @@ mod tests {
 
     #[test]
     fn progress_is_read_as_it_was_written() {
-        let positions = Positions::parse("0:8192:70:3").unwrap();
+        let older = Positions::parse("0:8192:70:3").unwrap();
+        assert_eq!(Progress::parse("w1\n0:8192:70:3\n"), Some(("w1".to_owned(), older.clone())));
+        let positions = older.with_times("0:9");
         let parsed = Progress::parse(&Progress::payload("w1", &positions));
         assert_eq!(parsed, Some(("w1".to_owned(), positions)));
         let nothing = Progress::parse(&Progress::payload("w1", &Positions::default()));

@@ -63,7 +63,9 @@ pub(super) async fn write(
             in_time(patience, async {
                 for mut message in messages {
                     let (lane, record) = message.record;
-                    message.headers.insert(MESSAGE_ID, format!("{}-{lane}-{record}", link.shared.id));
+                    // With the time, as a server with a copy of the data directory has other messages with the same numbers.
+                    let id = format!("{}-{lane}-{record}-{:x}", link.shared.id, message.received_ns);
+                    message.headers.insert(MESSAGE_ID, id);
                     let reply = format!("{}.{number}", server.inbox);
                     number += 1;
                     let (subject, headers, payload) = (message.subject, message.headers, message.payload);

@@ -22,6 +22,7 @@ use super::store::Store;
 use crate::format::{Format, Formatter};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
+use crate::sink::last_group::{Compared, LastGroup, Unproven};
 use crate::sink::tasks::wait_for_task;
 
 /// Groups of an object: they come at most once a millisecond, and each takes some 200 bytes of memory until the object is written.
@@ -52,7 +53,7 @@ pub(super) struct ObjectSink {
     /// Objects that were there before this sink wrote them. The chain goes on behind one when its last group is found in the lane.
     found: BTreeMap<u32, Footer>,
     /// Groups that an object of `found` covers, if it is of this lane.
-    unproven: BTreeMap<u32, Vec<Settled>>,
+    unproven: BTreeMap<u32, (Unproven, Vec<Settled>)>,
     /// An object has other messages than the lane.
     conflict: Option<String>,
     /// The spool is filling up.
@@ -140,24 +141,32 @@ impl ObjectSink {
     fn is_found(&mut self, pending: &PendingGroup) -> bool {
         let until = pending.until();
         let Some(&found) = self.found.get(&until.lane) else { return false };
-        let unproven = self.unproven.get(&until.lane).is_none_or(Vec::is_empty);
-        // What the object covers was lost here before it could be compared.
-        if until.position > found.until && unproven && pending.first_record() >= found.record {
+        let last = LastGroup { until: found.until, record: found.record, received_ns: found.received_ns };
+        let (scratch, lane) = (&mut self.scratch, until.lane);
+        let (unproven, _) = self.unproven.entry(lane).or_insert_with(|| (Unproven::new(last), Vec::new()));
+        let compared = unproven.compare(until.position, pending.first_record(), || {
+            (until.record, pending.received_ns_of(u64::MAX, scratch).unwrap_or(0))
+        });
+        if compared == Compared::Behind {
+            // What the object covers was lost here before it could be compared.
+            self.unproven.remove(&until.lane);
             self.found.remove(&until.lane);
             self.chains.advance(until.lane, found.until);
             return false;
         }
         let settled = self.skip(pending);
-        let is_last = until.position == found.until
-            && until.record == found.record
-            && settled.received_ns == found.received_ns;
-        let unproven = self.unproven.entry(until.lane).or_default();
-        unproven.push(settled);
-        if is_last {
-            self.known.append(unproven);
+        if compared == Compared::Same {
+            let earlier = self.unproven.remove(&lane).map(|(_, groups)| groups);
+            self.known.extend(earlier.unwrap_or_default());
+            self.known.push(settled);
             self.found.remove(&until.lane);
             self.chains.advance(until.lane, found.until);
-        } else if until.position >= found.until {
+            return true;
+        }
+        if let Some((_, groups)) = self.unproven.get_mut(&lane) {
+            groups.push(settled);
+        }
+        if compared == Compared::Other {
             let name = self.chains.next_name(until.lane);
             self.conflict = Some(format!(
                 "{name} has messages of another bbq server that runs with a copy of this data directory; stop that server, and \
