@@ -211,13 +211,8 @@ mod tests {
     fn a_stream_that_nothing_was_sent_in_yet_is_known_up_to_its_beginning() {
         // After a power failure that took records 16 to 21, and another end before a connection was made.
         let numberings = VecDeque::from([Numbering::begin(StreamId([7; 16]), 21)]);
-        let before = RecoveredDestination {
-            acknowledged: 15,
-            acknowledged_by: 0,
-            sent: 15,
-            epoch: 1,
-            numberings,
-        };
+        let before =
+            RecoveredDestination { acknowledged: 15, acknowledged_by: 0, sent: 15, epoch: 1, numberings };
         assert_eq!(
             DestinationState::new(before, &[1]).resume_point(0, Told::default()),
             ResumePoint::Has(21)

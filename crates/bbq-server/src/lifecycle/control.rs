@@ -164,7 +164,10 @@ impl Control {
                     }
                     return Ending::Stop { in_order: true };
                 }
-                () = signals.hangup.next() => _ = self.reload(preparation.is_some(), false).await,
+                () = signals.hangup.next() => {
+                    // How it ended is in the log.
+                    let _ended = self.reload(preparation.is_some(), false).await;
+                }
                 request = asked_to_reload(&mut reloads) => {
                     let ended = self.reload(preparation.is_some(), request.anyway).await;
                     // Whoever asked may be gone.

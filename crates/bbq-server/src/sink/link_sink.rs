@@ -216,7 +216,7 @@ impl<L: Links> Sink for LinkSink<L> {
         if self.finished.is_none()
             && let Some(running) = self.running.take_if(|running| running.is_finished())
         {
-            self.finished = Some(runtime.block_on(running));
+            self.finished = Some(self.runtime.block_on(running));
         }
         match self.finished.take() {
             Some(finished) => self.ended(finished),

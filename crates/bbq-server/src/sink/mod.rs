@@ -66,7 +66,9 @@ pub use handler::{Handler, HandlerError, Message, Messages, ParsePositionError, 
 pub use interface::Now;
 pub use kind::Kind as SinkKind;
 pub use kinds::SINK_KINDS;
-pub(crate) use ledger::{Account, OLDEST, SINK_DROP_REASONS, SinkLedger, reason_name};
+#[cfg(test)]
+pub(crate) use ledger::OLDEST;
+pub(crate) use ledger::{Account, SINK_DROP_REASONS, SinkLedger, reason_name};
 pub(crate) use opening::SURPLUS_REMEDY;
 pub use opening::SinkOpening;
 pub use simulated::simulated_file;

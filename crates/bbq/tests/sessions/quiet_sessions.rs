@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use crate::support::lineage::Lineage;
 use crate::support::session::{Answer, Session, batch, hello, hello_at, stream_id};
 use crate::support::{Setup, assert_balanced, free_ports};
-use bbq_wire::StreamId;
 use bbq_wire::session::AckLevel;
+use bbq_wire::{RefusalCode, StreamId};
 use serde_json::Value;
 
 const LISTEN: &str = "bbq+tcp://127.0.0.1:{0}";
