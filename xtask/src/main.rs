@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod circles;
 mod dist;
 mod files;
@@ -20,8 +21,10 @@ mod python;
 mod step;
 mod suite;
 mod tally;
+mod test_program;
 mod tidy;
 mod unpacked;
+mod watched;
 
 use std::path::Path;
 use std::process::ExitCode;

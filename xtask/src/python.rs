@@ -22,14 +22,14 @@ const TOOLS: [&str; 8] = [
 ];
 const PACKAGE: &str = "bindings/python";
 
-/// Needs the program `bbq` of the release profile.
-pub(crate) fn test(root: &Path) -> (Result<(), String>, Tally) {
+/// Needs the program `bbq` of the release profile. `show` shows a line of pytest.
+pub(crate) fn test(root: &Path, show: &mut dyn FnMut(&[u8])) -> (Result<(), String>, Tally) {
     let mut output = PytestOutput::of(String::new());
-    let done = run(root, &mut output);
+    let done = run(root, &mut output, show);
     (done, output.tally())
 }
 
-fn run(root: &Path, output: &mut PytestOutput) -> Result<(), String> {
+fn run(root: &Path, output: &mut PytestOutput, show: &mut dyn FnMut(&[u8])) -> Result<(), String> {
     let target = root.join(step::target_directory());
     let (environment, wheels) = (target.join("python/venv"), target.join("python/wheels"));
     let python = environment.join("bin/python");
@@ -67,7 +67,10 @@ fn run(root: &Path, output: &mut PytestOutput) -> Result<(), String> {
     let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
     *output = PytestOutput::of(format!("BBQ={program} {python} {}", pytest.join(" ")));
     let variables = [("BBQ", program.as_str())];
-    step::run_watched(&variables, &python, &[&pytest[..], &[PACKAGE]].concat(), &mut |line| output.read(line))
+    step::run_watched(&variables, &python, &[&pytest[..], &[PACKAGE]].concat(), &mut |line| {
+        show(line);
+        output.read(&String::from_utf8_lossy(line));
+    })
 }
 
 fn text(path: &Path) -> String {

@@ -1,4 +1,5 @@
-//! The output of `cargo test --no-fail-fast`: of cargo, which names each program, and of the programs, which name the tests.
+//! The output of `cargo test --no-fail-fast`: of cargo, which names each program, and of the programs, which name the tests. The output
+//! of one program alone is read in the same way.
 
 use super::{Failure, Tally, count_of};
 
@@ -22,6 +23,22 @@ struct Program {
 }
 
 impl CargoOutput {
+    /// Of one test program, which xtask runs instead of cargo.
+    pub(crate) fn of_program(shown: &str, options: &str) -> CargoOutput {
+        let program = Program { name: shown.to_owned(), failed: Vec::new(), is_over: false };
+        let (programs, failed) = (vec![program], vec![options.to_owned()]);
+        CargoOutput { tally: Tally::default(), programs, failed, is_listing: false }
+    }
+
+    /// Notes that a program failed, which may have printed that all of its tests passed.
+    pub(crate) fn ended_with_failure(&mut self) {
+        if let Some(program) = self.programs.last_mut()
+            && program.failed.is_empty()
+        {
+            program.is_over = false;
+        }
+    }
+
     pub(crate) fn read(&mut self, line: &str) {
         let text = line.trim();
         if let Some(name) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
@@ -64,7 +81,8 @@ impl CargoOutput {
             }
             if !program.is_over {
                 tally.failed += 1;
-                let name = format!("{} ended before its tests had", program.name);
+                let name =
+                    format!("{} ended before its tests had, or with a failure after them", program.name);
                 tally.failures.push(Failure { name, again });
             }
         }
@@ -130,7 +148,30 @@ mod tests {
         assert_eq!(
             tally.to_string(),
             "1 tests passed, 1 failed, 0 ignored, in 2 test programs\n\
-             failed: tests/a.rs (target/release/deps/a-1) ended before its tests had\n    cargo test --release -p x --test a"
+             failed: tests/a.rs (target/release/deps/a-1) ended before its tests had, or with a failure after them\n    cargo test --release -p x --test a"
+        );
+    }
+
+    #[test]
+    fn a_program_alone_is_run_again_by_its_options() {
+        let ends = |text: &str, has_failed: bool| {
+            let mut read = CargoOutput::of_program("tests/a.rs (target/release/deps/a-1)", "-p x --test a");
+            text.lines().for_each(|line| read.read(line));
+            if has_failed {
+                read.ended_with_failure();
+            }
+            read.tally().to_string()
+        };
+        let passed = "test one ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert_eq!(ends(passed, false), "1 tests passed, 0 failed, 0 ignored, in 1 test programs");
+        let after = ends(passed, true);
+        assert!(after.starts_with("1 tests passed, 1 failed, 0 ignored, in 1 test programs"), "{after}");
+        assert!(after.ends_with("\n    cargo test --release -p x --test a"), "{after}");
+        let one = ends("test one ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n", true);
+        assert_eq!(
+            one,
+            "0 tests passed, 1 failed, 0 ignored, in 1 test programs\nfailed: one\n    \
+             cargo test --release -p x --test a -- --exact one"
         );
     }
 
