@@ -131,6 +131,11 @@ impl ConfigSource {
         Config::of(&self.settings()?)
     }
 
+    /// Whether it can be read as often as one likes. A pipe cannot.
+    pub(crate) fn is_file(&self) -> bool {
+        self.path.as_ref().is_none_or(|path| path.is_file())
+    }
+
     fn settings(&self) -> Result<Settings, ConfigError> {
         Settings::read(self.path.as_deref(), &self.environment, &self.overrides)
     }

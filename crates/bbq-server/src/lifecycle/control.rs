@@ -306,8 +306,10 @@ impl Control {
             warn!("an upgrade is already in progress");
             return;
         }
-        // What this program cannot read, the new program may: it says so itself.
-        if let Ok(new) = source.load()
+        // What this program cannot read, the new program may: it says so itself. What a pipe holds can be read once, and is the new
+        // program's.
+        if source.is_file()
+            && let Ok(new) = source.load()
             && let Err(why) = self.doubts.check(Change::Upgrade, &self.config, &new, false, Instant::now())
         {
             return self.refuse(Change::Upgrade, &why);

@@ -158,7 +158,7 @@ fn only_a_program_that_may_ask_makes_a_server_reload() {
     let tokens = setup.path().join("tokens");
     fs::write(&tokens, "ops 0123456789abcdef0123456789abcdef\n").expect("tokens");
     fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner's");
-    let setup = setup.with(&["--admin-token-file", "{dir}/tokens"]);
+    write(&setup, &format!("admin_token_file = \"{{dir}}/tokens\"\n{WHOLE}"));
     let mut ready = setup.command();
     let mut server = ready.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let token = |text: &str| {

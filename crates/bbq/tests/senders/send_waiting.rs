@@ -139,7 +139,9 @@ fn what_is_damaged_in_the_spool_is_not_told_as_left() {
     let server = setup.start();
     let mut third = Command::new(BBQ);
     third.args(["send", "--to", &format!("bbq://{}", setup.address(0))]).args(arguments);
-    run(&mut third, b"");
+    let output = third.stdin(Stdio::null()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("records are damaged"), "{said}");
     server.wait_delivered(left.parse().expect("a number"));
     assert!(left != "4096", "nothing was damaged");
 }
