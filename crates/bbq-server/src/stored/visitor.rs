@@ -40,10 +40,7 @@ pub(crate) enum NotAdmitted {
 impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotAdmitted::Own => {
-                "this stream is of the server's own messages; begin a new stream. If another server passes them on: servers pass messages \
-                 on in a circle; remove the sink that leads here"
-            }
+            NotAdmitted::Own => "this stream is of the server's own messages; begin a new stream",
             NotAdmitted::Foreign => {
                 "this stream was begun with a token of another name; use that token, or begin a new stream"
             }

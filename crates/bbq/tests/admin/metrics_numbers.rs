@@ -170,6 +170,7 @@ impl Told {
             ("spool_max_bytes", "bytes_max"),
             ("spool_segments", "segments"),
             ("spool_quarantined_total", "quarantined"),
+            ("streams_forgotten_total", "streams_forgotten"),
         ];
         self.fields(&fields, "", spool);
         for lane in list(&spool["lanes"]) {

@@ -56,10 +56,6 @@ fn send_until_full(server: &Server<'_>, session: &mut Session) -> u64 {
     panic!("the disk takes everything");
 }
 
-fn lines(until: u64) -> String {
-    (1..=until).map(|number| format!("{number:>1000}\n")).collect()
-}
-
 fn condition(status: &Value) -> &Value {
     &status["spool"]["lanes"][0]["condition"]
 }
@@ -86,36 +82,6 @@ fn bytes_that_are_written_again_are_on_the_disk() {
         let file = storage.open(&path, OpenMode::Existing).expect("it is there");
         assert_eq!(file.read_at(BLOCK, &mut found).expect("it is read"), bytes.len());
         assert!(found == bytes);
-    });
-}
-
-#[test]
-fn what_a_start_calls_durable_is_on_the_disk() {
-    in_own_mounts("thin_disk::what_a_start_calls_durable_is_on_the_disk", || {
-        let mut setup = setup();
-        let Some(disk) = thin_disk(setup.path(), &setup.data()) else { return };
-        setup.set_sinks(&[]);
-        let server = setup.start();
-        let (mut session, _) = Session::open(setup.address(0), stream_id(1));
-        // So that there is a segment, whose blocks are allocated and not yet written.
-        send(&mut session, 1);
-        session.acknowledged(MESSAGES);
-        let ballast = disk.fill();
-        let sent = send_until_full(&server, &mut session);
-        server.kill();
-        disk.write_back();
-        ballast.remove();
-        // The page cache may still have the group that was not acknowledged, and the server may call it durable.
-        let server = setup.start();
-        let (_, durable) = Session::open(setup.address(0), stream_id(1));
-        assert!(durable >= (sent - 1) * MESSAGES);
-        server.kill();
-        disk.remount();
-        setup.set_sinks(&["file:{dir}/out.log"]);
-        let server = setup.start();
-        let status = server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
-        assert_eq!(status["ledger"]["delivered"], durable, "{status:#}");
-        assert!(setup.written() == lines(durable).into_bytes());
     });
 }
 

@@ -16,8 +16,9 @@ fn an_address_whose_batches_grow_out_of_proportion_waits() {
     let id = stream_id(1);
     let (mut session, _) = Session::open(setup.address(0), id);
     // Short ones that differ, and empty ones without compression.
-    let short: Vec<String> =
-        (0..RECORDS).map(|number| format!("{:x}", number * 2_654_435_761 % 4093)).collect();
+    let short: Vec<String> = (0..RECORDS)
+        .map(|number| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48))
+        .collect();
     session.write(&batch_of(id, 1, &short, SourceKind::Bbq, Compression::Lz4));
     session.acknowledged(RECORDS);
     let empty = vec![""; RECORDS as usize];

@@ -255,7 +255,8 @@ impl Output for FileOutput {
         }
         let synced = self.file.sync_data().and_then(|()| self.file.len());
         let length = synced.map_err(|error| named(&self.path, &error))?;
-        if self.length > self.committed && self.is_deleted() {
+        // If there is another file at the path, somebody has put the old one aside first, as logrotate does, and has its lines.
+        if self.length > self.committed && self.is_deleted() && self.storage.inode(&self.path).is_err() {
             let path = self.path.display();
             return Err(io::Error::other(format!(
                 "{path} was deleted while it was written; its last messages are written again, to a new file"

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bbq_spool::limits::READ_BYTES_TARGET;
-use bbq_spool::{DiskStorage, Envelope, Source, Spool, SpoolOptions, Step, SteppedTime};
+use bbq_spool::{
+    DiskStorage, Envelope, OpenMode, Source, Spool, SpoolOptions, Step, SteppedTime, StorageFile,
+};
 use bbq_storage::Storage;
-use bbq_storage::forwarding::ForwardingStorage;
+use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
@@ -223,15 +225,31 @@ fn a_file_is_of_the_day_of_its_first_message() {
 
 /// A disk that once fails to say which file is at a path.
 struct FailsOnce {
-    fails: AtomicBool,
+    fails: Arc<AtomicBool>,
+}
+
+struct FileThatFailsOnce {
+    file: Box<dyn StorageFile>,
+    fails: Arc<AtomicBool>,
 }
 
 impl ForwardingStorage for FailsOnce {
-    fn inode(&self, path: &Path) -> io::Result<u64> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        let file = DiskStorage.open(path, mode)?;
+        Ok(Box::new(FileThatFailsOnce { file, fails: Arc::clone(&self.fails) }))
+    }
+}
+
+impl ForwardingFile for FileThatFailsOnce {
+    fn inner(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
         if self.fails.swap(false, Ordering::Relaxed) {
             return Err(io::Error::other("it does not say"));
         }
-        DiskStorage.inode(path)
+        self.file.is_at(path)
     }
 }
 
@@ -239,7 +257,7 @@ impl ForwardingStorage for FailsOnce {
 fn a_file_whose_name_cannot_be_looked_up_is_not_taken_for_moved_away() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out.log");
-    let disk = Arc::new(FailsOnce { fails: AtomicBool::new(false) });
+    let disk = Arc::new(FailsOnce { fails: Arc::default() });
     let storage: Arc<dyn Storage> = Arc::clone(&disk) as Arc<dyn Storage>;
     let mut output = FileOutput::open(&storage, &path, Rotation::default(), None, Utc::now()).unwrap();
     output.write(b"one\n", &mut 0, Utc::now()).unwrap();

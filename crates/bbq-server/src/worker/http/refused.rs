@@ -39,7 +39,7 @@ pub(super) enum Refused {
         "BBQ-Stream (32 hex digits) and BBQ-Sequence (the number of the first message, from 1) go together, each once"
     )]
     Numbers,
-    #[error("{0}")]
+    #[error("{0}; use another id as BBQ-Stream")]
     Stream(NotAdmitted),
     #[error(
         "too many ranges of this stream are missing here to tell whether these messages are known; they are not stored"

@@ -33,7 +33,7 @@ use super::owner::{
 };
 use super::replies::{Connection, Replies};
 use crate::stored::stream::{Appended, NotAppended, Stream, Way};
-use crate::stored::visitor::Visitor;
+use crate::stored::visitor::{NotAdmitted, Visitor};
 use crate::worker::waiters::{SessionBatch, Settles};
 
 impl StreamOwner {
@@ -48,7 +48,7 @@ impl StreamOwner {
         let identity = self.admission.as_ref().map(|admission| admission.identity());
         let visitor = Visitor { identity, peer: context.peer, relays: true, is_kept: false };
         let records = context.streams.admit(batch.header.stream, &visitor);
-        let records = records.map_err(|why| Refusal::new(RefusalCode::NotAllowed, why.to_string()))?;
+        let records = records.map_err(not_admitted)?;
         for _ in 0..PARTS_MAX {
             match self.append_to_records(before, context, replies, &records, (batch, true))? {
                 Added::All => return Ok(true),
@@ -128,4 +128,15 @@ impl StreamOwner {
             }
         }
     }
+}
+
+fn not_admitted(why: NotAdmitted) -> Refusal {
+    let text = match why {
+        NotAdmitted::Own => {
+            "these messages began at this server and came back: servers pass messages on in a circle; remove the sink that leads here"
+                .to_owned()
+        }
+        why => why.to_string(),
+    };
+    Refusal::new(RefusalCode::NotAllowed, text)
 }
