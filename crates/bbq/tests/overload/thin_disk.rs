@@ -56,6 +56,10 @@ fn send_until_full(server: &Server<'_>, session: &mut Session) -> u64 {
     panic!("the disk takes everything");
 }
 
+fn lines(until: u64) -> String {
+    (1..=until).map(|number| format!("{number:>1000}\n")).collect()
+}
+
 fn condition(status: &Value) -> &Value {
     &status["spool"]["lanes"][0]["condition"]
 }

@@ -15,7 +15,7 @@ use super::nats_server::{Nats, NatsServer, new_server, old_server};
 use super::senders::{Senders, send, send_all, start, wait_more, wait_problem};
 use crate::support::lineage::Lineage;
 use crate::support::random::Random;
-use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, pause, run};
+use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, run};
 
 const STREAM: &str = "LOGS";
 
