@@ -12,6 +12,7 @@
 //! Invariant: a number that a server may have seen is not given to another record of the same stream.
 
 mod extent;
+mod full;
 mod losses;
 mod progress;
 mod reader;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bbq_storage::{OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
 pub(crate) use extent::Extent;
+use full::is_full;
 pub(crate) use losses::ToldLoss;
 pub(crate) use progress::NotSaved;
 pub(crate) use progress::Progress;
@@ -363,11 +365,6 @@ impl Spool {
         }
         (removed, Ok(()))
     }
-}
-
-/// Whether the disk or the quota of the user is full.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use bbq_storage::{FileIdentity, OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
+use super::full::is_full;
 use crate::environment::Boot;
 use crate::numbering::Numbering;
 
@@ -247,7 +248,7 @@ pub(crate) enum NotSaved {
 
 impl NotSaved {
     fn of(error: io::Error) -> NotSaved {
-        let is_lasting = super::is_full(&error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        let is_lasting = is_full(&error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem;
         if is_lasting { NotSaved::Failed } else { NotSaved::Error(error) }
     }
 }

@@ -63,13 +63,13 @@ impl Server {
         let check_not_stopped = || if signals.is_stop_asked() { Err(StartError::Stopped) } else { Ok(()) };
         // The predecessor may have ended by the same signal.
         let predecessor_gone = |error| check_not_stopped().err().unwrap_or(StartError::Upgrade(error));
-        let predecessor = if host.is_server() { Predecessor::of_this_process() } else { Ok(None) };
-        let predecessor = predecessor.map_err(predecessor_gone)?;
+        let found =
+            if host.is_server() { Predecessor::of_this_process().map_err(predecessor_gone)? } else { None };
         // Once sockets are open, clients may wait in their queues. Then a signal stops the server in order after it has started.
         check_not_stopped()?;
         let changes = Arc::new(Changes::new());
         let mut paused = Vec::new();
-        let (sockets, lock, mut predecessor) = match predecessor {
+        let (sockets, lock, mut predecessor) = match found {
             Some((mut predecessor, mut offered)) => {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);

@@ -198,16 +198,12 @@ fn cause(what: &str) -> (Fault, &'static str) {
             Fault::Server,
             "unfinished messages took too much memory: raise unfinished_bytes_max, or lower message_bytes_max",
         ),
-        "unwritten" => {
-            (Fault::Server, "a lane failed, or had no room when the server stopped: look at the disk")
-        }
+        "unwritten" => (Fault::Server, "a lane failed, or had no room at a stop: look at the disk"),
         "oldest" => (
             Fault::Server,
             "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
         ),
-        "damaged" => {
-            (Fault::Server, "bytes of the spool were damaged: look at the disk, and into quarantine/")
-        }
+        "damaged" => (Fault::Server, "bytes of the spool were damaged: see the disk and quarantine/"),
         "missing" => (
             Fault::Server,
             "the files of a lane of the spool were gone at the start, and the server never deletes all of them: find out what did",

@@ -177,6 +177,7 @@ impl PendingGroup {
     }
 
     /// When the last of the group's first `records` messages was received, Unix nanoseconds; `None` if there are none that can be read.
+    #[cfg(any(feature = "kafka", feature = "nats"))]
     pub(super) fn received_ns_of(&self, records: u64, scratch: &mut Scratch) -> Option<u64> {
         let mut left = records;
         let (behind, _) = self.walk(Place::default(), scratch, |entry, _, skip| {

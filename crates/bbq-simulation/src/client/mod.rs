@@ -18,11 +18,8 @@ use crate::random::Random;
 use crate::record::Record;
 pub(crate) use around::Around;
 use environment::Machine;
-pub(crate) use options::ClientOptions;
+pub(crate) use options::{ClientOptions, SPOOL};
 use process::Process;
-
-/// The directory of a client's spool, on its own disk.
-pub(crate) const SPOOL: &str = "/client/spool";
 
 /// A kill in the middle of a call comes within this many calls that change the disk.
 const CALLS_MAX: u64 = 12;

@@ -9,6 +9,9 @@ use bbq_wire::session::AckLevel;
 use crate::bug::Bug;
 use crate::servers::Servers;
 
+/// The directory of a client's spool, on its own disk.
+pub(crate) const SPOOL: &str = "/client/spool";
+
 /// Options of a client, and of its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientOptions {

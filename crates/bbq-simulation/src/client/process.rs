@@ -12,10 +12,10 @@ use bbq_wire::batch::{Batch, BatchLimits};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 use bbq_wire::session::{AckLevel, ServerSession, ServerStep};
 
-use super::SPOOL;
 use super::around::Around;
 use super::environment::Machine;
 use super::options::ClientOptions;
+use super::options::SPOOL;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
 use crate::history::Violation;

@@ -11,6 +11,7 @@
 
 mod faults;
 mod node;
+mod older_disk;
 mod plan;
 mod set_back;
 

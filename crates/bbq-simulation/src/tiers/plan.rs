@@ -1,6 +1,6 @@
 //! The decisions of a seed of the world of several servers: how they are connected, and which faults may happen.
 
-use super::set_back::SetBack;
+use super::older_disk::SetBack;
 use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::plan::{self, LANES_MAX, Rates};

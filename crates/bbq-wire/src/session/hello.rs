@@ -105,12 +105,9 @@ impl Hello {
                 Some(token.ok_or(SessionError::Token)?)
             }
         };
-        let progress = match token_bytes.and_then(|_| fields.optional_u64()) {
-            None => None,
-            Some(done) => {
-                Some(Progress { done, is_kept: fields.optional_u8().is_some_and(|kept| kept & 1 != 0) })
-            }
-        };
+        let done = token_bytes.and_then(|_| fields.optional_u64());
+        let progress = done
+            .map(|done| Progress { done, is_kept: fields.optional_u8().is_some_and(|kept| kept & 1 != 0) });
         let relays = flags & RELAYS != 0;
         Ok(Hello { stream, ack, client, epoch: epoch.unwrap_or(0), relays, token, progress })
     }
