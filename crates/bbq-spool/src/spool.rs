@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tracing::{error, warn};
 
@@ -16,13 +15,9 @@ use crate::disk_room::DiskShortage;
 use crate::format::Sources;
 use crate::hot::Hot;
 use crate::lane::{Durable, LaneCore, Shared};
-use crate::limits::{
-    BLOCK_BYTES, FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANE_BUFFER_BYTES_MAX, LANES_MAX, RECOVERED_MAX,
-    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX,
-    SPOOL_BYTES_DEFAULT,
-};
+use crate::limits::{BLOCK_BYTES, LANE_BUFFER_BYTES_MAX, LANES_MAX, RECOVERED_MAX};
 use crate::lost::LostReason;
-use crate::options::{Source, SpoolOptions};
+use crate::options::SpoolOptions;
 use crate::read_order::ReadOrder;
 use crate::recovery::{LaneFiles, RecoveredLane, recover};
 use crate::segments::{Segment, Segments};

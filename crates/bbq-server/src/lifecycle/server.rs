@@ -107,9 +107,7 @@ impl Server {
         let running = match Running::start(start, &mut paused, release) {
             Ok(running) => running,
             Err(error) => {
-                if let Some(admin) = admin {
-                    admin.end();
-                }
+                admin.into_iter().for_each(Admin::end);
                 return Err(error);
             }
         };

@@ -14,6 +14,7 @@ use crate::client::SPOOL;
 use crate::disk::{Cut, SimDisk};
 use crate::history::records_of;
 use crate::note;
+use crate::random::Random;
 use crate::server::OUTPUTS;
 
 /// The directory of a server's messages, cursors and streams.

@@ -1,7 +1,5 @@
 //! If this fails, a server acknowledges messages that it writes to files which no name leads to any more: all of them are gone at its end.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 use std::path::Path;
 

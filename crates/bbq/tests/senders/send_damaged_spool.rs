@@ -42,10 +42,13 @@ fn drain(spool: &Path, address: impl std::fmt::Display) -> (Option<i32>, String)
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
 
+/// What is said of it, and how it is done.
+type Damage = (&'static str, fn(&Path));
+
 #[test]
 fn damage_of_the_spool_is_told_and_the_rest_delivered() {
     // What is done to the spool, and how many messages are lost by it, if that can be known.
-    let cases: [(&str, fn(&Path)); 5] = [
+    let cases: [Damage; 5] = [
         ("are missing", |spool| fs::remove_file(&segments(spool)[0]).expect("it is there")),
         ("are missing", |spool| fs::remove_file(&segments(spool)[1]).expect("it is there")),
         ("is missing", |spool| {
@@ -59,7 +62,7 @@ fn damage_of_the_spool_is_told_and_the_rest_delivered() {
         let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
         let spool = setup.path().join("client");
         let mut count = 0;
-        while spool.exists().then(|| segments(&spool).len()).unwrap_or_default() < SEGMENTS {
+        while !spool.exists() || segments(&spool).len() < SEGMENTS {
             fill(&spool, setup.address(0), (0..1000).map(|_| "x".repeat(1000)));
             count += 1000;
         }

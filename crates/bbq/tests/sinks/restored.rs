@@ -1,7 +1,5 @@
 //! If this fails, a data directory that was restored from an older copy costs lines that a sink had delivered.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 use std::process::Command;
 
