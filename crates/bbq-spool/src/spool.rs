@@ -452,7 +452,7 @@ impl Spool {
     }
 
     /// Whether old messages are to be deleted for new ones: there is no room, or there will soon be none, and the source of the
-    /// new messages has [`Source::drops_oldest`].
+    /// new messages has [`crate::Source::drops_oldest`].
     #[must_use]
     pub fn is_room_wanted(&self) -> bool {
         self.lanes.iter().any(|core| core.wants_oldest_dropped())
