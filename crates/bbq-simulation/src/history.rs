@@ -95,7 +95,7 @@ impl History {
         self.forgotten.extend(self.numbers.values().filter(|record| !self.acknowledged.contains(record)));
     }
 
-    /// There are several ways to the outputs: no stream keeps its order.
+    /// There are several ways to the outputs, or both ends forget what was received: no stream keeps its order.
     pub(crate) fn expect_no_order(&mut self) {
         self.is_unordered = true;
     }

@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering;
 
 use bbq_server::simulated::Goal;
 use bbq_spool::SteppedTime;
+use bbq_wire::session::AckLevel;
 
 use crate::bug::Bug;
-use crate::client::{Around, Client};
+use crate::client::{Around, Client, ClientOptions};
 use crate::disk::{Cut, SimDisk};
 use crate::history::{Delivered, History, Violation};
 use crate::network::Network;
@@ -87,6 +88,13 @@ impl World {
         disk.keep_removed(Path::new(OUTPUTS));
         let mut trace = Trace::new(is_traced);
         note!(trace, "{plan:?}");
+        // Power takes what a client noted as received, and what the server had of it in memory alone. The client then sends it again, and
+        // it is stored behind what came since.
+        let both_forget = |client: &ClientOptions| client.level < AckLevel::Durable && client.has_spool;
+        let mut history = History::default();
+        if plan.rates.power_client > 0 && plan.clients.iter().any(both_forget) {
+            history.expect_no_order();
+        }
         World {
             repeats: vec![false; plan.server.sinks.len()],
             may_lose: plan.server.drops_oldest,
@@ -96,7 +104,7 @@ impl World {
             disk,
             clients,
             network: Network::default(),
-            history: History::default(),
+            history,
             trace,
             server: None,
             full_until: 0,

@@ -152,6 +152,7 @@ fn only_a_program_that_may_ask_makes_a_server_reload() {
     }
     assert_eq!(reloads(), 0);
     assert_eq!(post(&setup, "POST", "Host: localhost\r\n"), 200);
+    setup.wait_log("reloaded");
     assert_eq!(reloads(), 1);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 
