@@ -14,7 +14,8 @@ pub(crate) fn put(value: u32, out: &mut Vec<u8>) {
 
 /// Reads one value from the front of `input` and moves `input` behind it; `None` when it is cut short, longer than five
 /// bytes or over `u32::MAX`.
-#[inline]
+// Always: it is most of the work of a record, and more callers must not make a call of it.
+#[inline(always)]
 pub(crate) fn take(input: &mut &[u8]) -> Option<u32> {
     // Most lengths are below 128 or below 16,384; the loop reads all others.
     let bytes = *input;
