@@ -87,6 +87,7 @@ fn after_a_failed_sync_new_pages_may_keep_nothing_until_they_are_dropped_or_cut(
         outcomes(|seed| {
             let (disk, file) = disk(seed);
             let bytes = [7; 4096];
+            file.allocate(4096).unwrap();
             file.write_all_at(0, &bytes).unwrap();
             disk.set_faults(|faults| faults.sync = 65_536);
             file.sync_data().unwrap_err();

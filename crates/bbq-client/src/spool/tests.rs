@@ -181,6 +181,7 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
     assert!(before.len() as u64 > sizes().reset_bytes_min);
     spool.retire(|| 3999).expect("it can wait");
     assert_eq!(fs::read(&path).expect("it is there"), before, "one is not acknowledged");
+    spool.progress(0).acknowledged(4000, 0).expect("it is written");
     spool.retire(|| 4000).expect("it is written");
     let after = fs::read(&path).expect("it is there");
     assert_eq!(after.len(), segment::HEADER_BYTES);
@@ -210,6 +211,7 @@ fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
     let (spool, recovered) = open(directory.path());
     assert_eq!((stream(&recovered), recovered.next_sequence), (STREAM, 1));
     append(&spool, 1..4001);
+    spool.progress(0).acknowledged(4000, 0).expect("it is written");
     fcntl_add_seals(&stubborn, SealFlags::SHRINK).expect("it is sealed");
     assert!(spool.retire(|| 4000).is_err(), "it was cut");
     append(&spool, 4001..4011);

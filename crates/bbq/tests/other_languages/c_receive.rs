@@ -88,7 +88,7 @@ fn what_a_program_does_beside_it_changes_nothing() {
     touch("fail");
     let server = setup.start();
     let mut sent = b"one\n\n\xff\xfe\0\n".to_vec();
-    sent.extend([b'x'; 1_000_000]);
+    sent.extend(vec![b'x'; 1_000_000]);
     sent.extend(b"\nfive\n");
     server.send(0, &sent);
     wait_problem(&server, "the command ended with exit code 1: the database is away");
