@@ -114,8 +114,8 @@ pub use io::receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveStat
 pub use io::send_batch::{SEND_BATCH_DATAGRAMS_MAX, SendBatch};
 pub use io::shortage::Shortage;
 pub use limits::{
-    DRAIN_TIMEOUT, DescriptorLimit, STARVED_PAUSE, WORKERS_MAX, raise_descriptor_limit, return_freed_memory,
-    worker_count,
+    DRAIN_TIMEOUT, DescriptorLimit, STARVED_PAUSE, WORKERS_MAX, raise_descriptor_limit,
+    return_all_freed_memory, return_freed_memory, worker_count,
 };
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;

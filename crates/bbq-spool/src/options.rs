@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::SpoolError;
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANE_BUFFER_BYTES_MAX, LANES_MAX, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 
 /// How to open a spool.
@@ -22,6 +22,8 @@ pub struct SpoolOptions {
     pub bytes_max: u64,
     /// How long messages that no client waits for may collect.
     pub flush_interval: Duration,
+    /// Bytes of the group that a lane collects while another one is written; at most [`LANE_BUFFER_BYTES_MAX`].
+    pub lane_buffer_bytes_max: usize,
     /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
     pub hot_bytes_max: usize,
     /// The sources; an envelope's `source` is an index into them.
@@ -55,6 +57,7 @@ impl SpoolOptions {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             bytes_max: SPOOL_BYTES_DEFAULT,
             flush_interval: FLUSH_INTERVAL_DEFAULT,
+            lane_buffer_bytes_max: LANE_BUFFER_BYTES_MAX,
             hot_bytes_max: HOT_BYTES_DEFAULT,
             sources,
             thread_name: "lane",

@@ -203,7 +203,7 @@ impl Spool {
         // One byte less than the segment has, see SegmentHeader::allocated.
         let group_bytes_max = options.segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
         let group_bytes_max = usize::try_from(group_bytes_max).unwrap_or(usize::MAX);
-        let group_bytes_max = group_bytes_max.min(LANE_BUFFER_BYTES_MAX);
+        let group_bytes_max = group_bytes_max.min(options.lane_buffer_bytes_max).min(LANE_BUFFER_BYTES_MAX);
         let group_bytes_max = group_bytes_max - group_bytes_max % BLOCK_BYTES;
         let hot = Hot::new(options.hot_bytes_max, group_bytes_max + BLOCK_BYTES);
         let core =

@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "this file uses a part of it")]
 mod common;
 
-use bbq_wire::framing::{Lines, Suspended, Syslog, Whole};
+use bbq_wire::framing::{Frame, FramingRules, Lines, OnIncomplete, OnOversize, Suspended, Syslog, Whole};
 use common::{Told, any_rules, any_text};
 use proptest::prelude::*;
 
@@ -27,6 +27,36 @@ macro_rules! told {
         }
         told
     }};
+}
+
+#[test]
+fn a_message_that_was_given_up_is_skipped_to_its_end_and_the_next_one_is_whole() {
+    let rules = FramingRules {
+        message_bytes_max: 100,
+        on_oversize: OnOversize::Cut,
+        on_incomplete: OnIncomplete::Keep,
+    };
+    macro_rules! told_after {
+        ($framer:ident, $front:expr, $rest:expr) => {{
+            let mut told = Vec::new();
+            let mut framer = $framer::new();
+            let _ = framer.push(&rules, $front, &mut |frame| told.push(Told::from(frame)));
+            framer.give_up();
+            assert_eq!(framer.held_bytes(), 0);
+            let mut framer = $framer::resume(framer.suspend()).unwrap();
+            let _ = framer.push(&rules, $rest, &mut |frame| told.push(Told::from(frame)));
+            framer.finish(&rules, &mut |frame| told.push(Told::from(frame)));
+            told
+        }};
+    }
+    let expected = [Told::from(Frame::Message(b"one")), Told::from(Frame::Message(b"two"))];
+    assert_eq!(told_after!(Lines, b"one\nabc", b"def\r\ntwo\n"), expected);
+    assert_eq!(told_after!(Syslog, b"one\nabc", b"def\0two\n"), expected);
+    assert_eq!(told_after!(Syslog, b"3 one6 abc", b"def3 two"), expected);
+    assert_eq!(told_after!(Lines, b"one\nabc", b"def"), expected[..1]);
+    assert_eq!(told_after!(Syslog, b"3 one6 abc", b"d"), expected[..1]);
+    assert_eq!(told_after!(Whole, b"abc", b"def"), []);
+    assert_eq!(told_after!(Lines, b"one\n", b"two\n"), expected, "nothing was unfinished");
 }
 
 proptest! {

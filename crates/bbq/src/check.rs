@@ -28,6 +28,17 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         ShownBytes(config.segment_bytes)
     )?;
     writeln!(out, "  workers  {}", config.workers)?;
+    match &config.memory.limit {
+        Some(limit) => writeln!(
+            out,
+            "  memory   {} of {} ({}); {} for unfinished batches and messages",
+            ShownBytes(config.memory.bytes()),
+            ShownBytes(limit.bytes),
+            limit.from,
+            ShownBytes(config.unfinished_bytes_max)
+        )?,
+        None => writeln!(out, "  memory   {}", ShownBytes(config.memory.bytes()))?,
+    }
     for listener in &config.listen {
         let distribution = config.distribution_of(listener);
         writeln!(out, "  listen   {} (distribution {distribution})", listener.text)?;

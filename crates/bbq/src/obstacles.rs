@@ -44,6 +44,7 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     found.extend(data.map(|why| format!("data     {}: {why}", config.data.display())));
     let shortage = DiskShortage::foreseen(&DiskStorage, &config.spool_options());
     found.extend(shortage.map(|shortage| format!("spool    {shortage}; {}", DiskShortage::REMEDY)));
+    found.extend(config.memory.problem().map(|problem| format!("memory   {problem}")));
     found.extend(config.hidden_by_links());
     for sink in &config.sinks {
         let why = sink.file().and_then(unusable_file).or_else(|| sink.directory().and_then(unusable));

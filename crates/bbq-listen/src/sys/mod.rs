@@ -61,6 +61,19 @@ pub(crate) fn set_malloc_thresholds(own_mapping_bytes: i32, kept_bytes: i32) {
     let _unused = (own_mapping_bytes, kept_bytes);
 }
 
+/// Sets how many heaps the threads share: mallopt(3). Only glibc has it.
+pub(crate) fn set_malloc_heaps(heaps_max: i32) {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: the call takes numbers and only changes how malloc works. A number out of range has no effect.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, heaps_max);
+        }
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _unused = heaps_max;
+}
+
 /// The memory of a socket (`SO_MEMINFO`, Linux 4.12).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryInfo {

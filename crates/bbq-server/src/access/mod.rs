@@ -1,5 +1,5 @@
 //! Who may send to a listener: the tokens that it accepts, how many connections an address may have and how many
-//! messages a second it may send, and how often it logs refusals.
+//! messages a second it may send, how often it logs refusals, and who goes first when connections or memory run out.
 //!
 //! Invariant: nothing here keeps, shows or logs a token; only its digest is kept.
 
@@ -7,7 +7,9 @@ mod address_limit;
 mod address_rate;
 mod bearer;
 mod floods;
+mod going_first;
 mod growth;
+mod identity;
 mod peer_log;
 mod served;
 mod tokens;
@@ -16,8 +18,10 @@ pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
 pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
 pub(crate) use floods::{Floods, NewConnection};
+pub(crate) use going_first::{Claim, take_first};
 pub(crate) use growth::Growth;
-pub(crate) use peer_log::{PeerLog, address_of};
+pub(crate) use identity::Identity;
+pub(crate) use peer_log::PeerLog;
 pub(crate) use served::ServedTokens;
 #[cfg(fuzzing)]
 pub(crate) use tokens::fuzzed_tokens;

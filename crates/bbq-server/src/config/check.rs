@@ -1,6 +1,7 @@
 //! What no single key can show: sums, names and places that are there twice, and sinks that would write over the server's own files.
 
-use super::keys::{ADMIN_DEFAULT, UNFINISHED_BYTES_PER_WORKER_MIN};
+use super::keys::ADMIN_DEFAULT;
+use super::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 use super::place::Place;
 use super::{Config, ConfigError, ListenSpec, SinkSpec};
 use crate::own_files::{absolute, own_place, refusal, resolved};

@@ -5,6 +5,7 @@
 
 use bbq_spool::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
+use super::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 use super::query::{DISTRIBUTIONS, SpecOption};
 use super::values::Values;
 
@@ -14,9 +15,6 @@ pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
 pub(super) const ADMIN_TOKENS_DEFAULT: &str = "none";
 /// The placeholder for the data directory in the default of `sink`.
 pub(super) const DATA: &str = "DATA";
-/// The minimum of `unfinished_bytes_max` for each worker: the largest batch in a buffer that grew by doubling, and as much
-/// again for all others.
-pub(super) const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
 /// The most workers, as in bbq-listen.
 pub(super) const WORKERS_MAX: u64 = 256;
 /// The most listeners: each has a socket per worker, and an envelope names its source in 16 bits.
@@ -90,7 +88,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
         option: SpecOption {
             key: "workers",
             values: Values::Number(1..=WORKERS_MAX),
-            default: "one per processor that the process may use",
+            default: "one per processor that the process may use, and at most one per 32MiB of the memory that it may use",
             meaning: "worker threads",
         },
     },
@@ -210,8 +208,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
         option: SpecOption {
             key: "unfinished_bytes_max",
             values: Values::Size(UNFINISHED_BYTES_PER_WORKER_MIN..=UNFINISHED_BYTES_MAX),
-            default: "512MiB, or 64MiB per worker if that is more",
-            meaning: "memory of unfinished batches and messages, at least 64MiB per worker",
+            default: "512MiB, or 64MiB per worker if that is more; less if the control group or the machine has little memory",
+            meaning: "memory of unfinished batches and messages, at least 4MiB per worker. A batch that is larger than a worker's share is refused",
         },
     },
     FileKey {

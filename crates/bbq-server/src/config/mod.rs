@@ -14,6 +14,8 @@ mod file;
 mod kept;
 mod keys;
 mod listen;
+mod memory_limit;
+mod memory_plan;
 mod origins;
 mod place;
 pub(crate) mod protocol;
@@ -46,6 +48,8 @@ pub(crate) use file::known as known_option;
 pub(crate) use kept::{DISTRIBUTION, kept_options};
 pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey, OnReload};
 pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
+pub use memory_limit::MemoryLimit;
+pub use memory_plan::{Budget, MemoryPlan};
 pub(crate) use origins::Origins;
 pub use protocol::{PROTOCOLS, Protocol};
 pub use quantity::parse_bytes;
@@ -59,12 +63,9 @@ pub use unix_file::UnixFile;
 pub use values::Values;
 
 use file::Settings;
-use keys::UNFINISHED_BYTES_PER_WORKER_MIN;
+use memory_plan::Demand;
 
 pub use crate::sink::SinkSpec;
-
-/// Memory of unfinished batches and messages, of all workers: thirty of the largest batches, or a thousand of the usual size.
-const UNFINISHED_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 
 /// No admin.
 const ADMIN_OFF: &str = "off";
@@ -108,6 +109,8 @@ pub struct Config {
     pub evict_idle_seconds: u32,
     /// Memory of unfinished batches and messages, of all workers together.
     pub unfinished_bytes_max: u64,
+    /// What everything may take of the memory that the process may use.
+    pub memory: MemoryPlan,
     pub(crate) origins: Origins,
 }
 
@@ -164,13 +167,16 @@ impl Config {
 
     fn of(settings: &Settings) -> Result<Config, ConfigError> {
         let data: PathBuf = settings.text("data", |_, text| Ok(text.into()))?;
-        let workers = settings.number_or("workers", bbq_listen::worker_count() as u64)?;
+        let limit = MemoryLimit::of_process();
+        let workers_default =
+            (bbq_listen::worker_count() as u64).min(memory_plan::workers_max(limit.as_ref()));
+        let workers = settings.number_or("workers", workers_default)?;
         let spool_bytes_max = settings.number("spool.bytes_max")?;
         let milliseconds = |key| settings.number(key).map(Duration::from_millis);
         let seconds = |key| settings.number(key).map(Duration::from_secs);
         let seconds_u32 =
             |key| settings.number(key).map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-        let config = Config {
+        let mut config = Config {
             listen: settings.specs("listen", &data, ListenSpec::of)?,
             sinks: settings.specs("sink", &data, SinkSpec::of)?,
             data,
@@ -193,14 +199,30 @@ impl Config {
             hello_timeout_seconds: seconds_u32("hello_timeout_seconds")?,
             batch_timeout_seconds: seconds_u32("batch_timeout_seconds")?,
             evict_idle_seconds: seconds_u32("evict_idle_seconds")?,
-            unfinished_bytes_max: settings.number_or(
-                "unfinished_bytes_max",
-                UNFINISHED_BYTES_DEFAULT.max(UNFINISHED_BYTES_PER_WORKER_MIN * workers),
-            )?,
+            unfinished_bytes_max: settings.number_or("unfinished_bytes_max", 0)?,
+            memory: MemoryPlan::new(None, Demand::default()),
             origins: Origins::of(settings),
         };
+        config.memory = MemoryPlan::new(limit, config.demand());
+        config.unfinished_bytes_max = config.memory.unfinished_bytes_max;
         config.check()?;
         Ok(config)
+    }
+
+    /// What the configuration needs of memory.
+    fn demand(&self) -> Demand {
+        let connections = self.listen.iter().filter(|spec| !spec.is_datagram());
+        Demand {
+            workers: self.workers as u64,
+            listeners: connections.count() as u64,
+            sinks: self.sinks.len() as u64,
+            sinks_bytes: self.sinks.iter().map(SinkSpec::memory_bytes_min).sum(),
+            has_admin: self.admin.is_some(),
+            descriptors: rustix::process::getrlimit(rustix::process::Resource::Nofile)
+                .maximum
+                .unwrap_or(u64::MAX >> 20),
+            unfinished_bytes_max: Some(self.unfinished_bytes_max).filter(|bytes| *bytes > 0),
+        }
     }
 
     /// The distribution of a listener: its own if it has one. Otherwise the server's, or `auto` if the server's does not fit the
@@ -226,6 +248,8 @@ impl Config {
             segment_bytes: self.segment_bytes,
             bytes_max: self.spool_bytes_max,
             flush_interval: self.flush_interval,
+            lane_buffer_bytes_max: self.memory.lane_buffer_bytes_max,
+            hot_bytes_max: self.memory.hot_bytes_max,
             ..bbq_spool::SpoolOptions::new(data, lanes, sources)
         }
     }

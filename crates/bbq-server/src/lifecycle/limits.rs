@@ -1,4 +1,4 @@
-//! How many connections the limit of file descriptors allows, after all other descriptors are reserved.
+//! How many connections the limit of file descriptors allows, after all other descriptors are reserved, and the plan of memory.
 
 use bbq_listen::raise_descriptor_limit;
 
@@ -31,6 +31,7 @@ pub(crate) fn connections_max(config: &Config) -> Result<u64, StartError> {
         + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_LISTENER;
     match limit.saturating_sub(reserved) {
         0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
-        left => Ok(left),
+        // Without a limit of memory that is small, this is never the smaller one.
+        left => Ok(left.min(config.memory.connections_max)),
     }
 }

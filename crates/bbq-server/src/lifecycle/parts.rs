@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bbq_spool::{DiskShortage, Lane, NoRoom, Spool};
+use bbq_spool::{DiskShortage, Lane, NoRoom, ShownBytes, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods, Growth};
-use crate::config::{Config, EffectiveKey};
+use crate::config::{Config, EffectiveKey, MemoryLimit, MemoryPlan};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -42,6 +42,7 @@ pub(crate) struct Parts {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
+    pub(crate) memory: MemoryPlan,
     pub(crate) changes: Arc<Changes>,
     /// The configuration in force.
     pub(crate) effective: Mutex<Arc<Vec<EffectiveKey>>>,
@@ -124,7 +125,25 @@ impl Parts {
         *self.effective.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config.effective());
     }
 
+    fn announce_memory(&self) {
+        let MemoryPlan { limit, unfinished_bytes_max, connections_max, .. } = &self.memory;
+        if let Some(MemoryLimit { bytes, from }) = limit {
+            info!(
+                limit = %ShownBytes(*bytes),
+                from,
+                budgets = %ShownBytes(self.memory.bytes()),
+                unfinished_bytes_max = %ShownBytes(*unfinished_bytes_max),
+                connections = (*connections_max).min(self.budget.max()),
+                "memory is planned"
+            );
+        }
+        if let Some(problem) = self.memory.problem() {
+            warn!("{problem}");
+        }
+    }
+
     pub(crate) fn announce(&self) {
+        self.announce_memory();
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
             info!(listener = listener.spec().text, address = %listener.group.local_address(), %distribution, "listening");

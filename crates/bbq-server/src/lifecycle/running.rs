@@ -334,7 +334,9 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
     let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
     let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options())?);
-    let streams = Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds());
+    let streams_max = config.memory.streams_max;
+    let streams =
+        Streams::recover_at_most(Arc::clone(&storage), &config.data, &spool, unix_seconds(), streams_max);
     let asks_for_tokens = config.listen.iter().any(|spec| spec.tokens.is_some());
     let streams = Arc::new(streams.map_err(StartError::Streams)?.guarded(asks_for_tokens));
     let recovered = spool.recovered();
@@ -356,7 +358,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
             index,
             spec,
             &spool,
-            (Arc::clone(&retention), replica),
+            (Arc::clone(&retention), replica, config.memory.sink_window_bytes),
             lifecycle.of_sink(index),
             start.is_strict,
         )
@@ -389,6 +391,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         replicas,
         budget,
         limits: IntakeLimits::of(config),
+        memory: config.memory.clone(),
         changes: Arc::clone(start.changes),
         effective: Mutex::new(Arc::new(config.effective())),
         ready: AtomicBool::new(false),

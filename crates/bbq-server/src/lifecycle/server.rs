@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use bbq_listen::{Address, activated, return_freed_memory};
+use bbq_listen::{Address, activated, return_all_freed_memory, return_freed_memory};
 use bbq_spool::DirectoryLock;
 use tokio::sync::{Notify, watch};
 
@@ -53,7 +53,11 @@ impl Server {
         program: Program,
         signals: Signals,
     ) -> Result<Server, StartError> {
-        return_freed_memory();
+        if config.memory.is_small {
+            return_all_freed_memory()
+        } else {
+            return_freed_memory()
+        }
         Server::start_in(Host::Server { source, program }, config, signals)
     }
 

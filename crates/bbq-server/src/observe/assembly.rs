@@ -39,6 +39,7 @@ impl Parts {
             refused_change: self.changes.refused(),
             uptime_seconds: self.changes.started().elapsed().as_secs(),
             connections_max: self.budget.max(),
+            memory: (&self.memory).into(),
             workers: self.workers.iter().enumerate().map(worker_status).collect(),
             listeners: (0..self.listeners.len()).map(|index| self.listener_status(index)).collect(),
             sinks: self.sinks.iter().map(|(spec, ledger)| self.sink_status(spec, ledger)).collect(),

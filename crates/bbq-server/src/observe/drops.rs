@@ -140,7 +140,7 @@ impl Drops {
             };
             let name = if counted(what).is_some() { what.clone() } else { format!("dropped-{what}") };
             let text = format!("{subject}: {count} {things}, the last {ago} s ago");
-            let (subject, effect, remedy) = (subject.clone(), String::new(), remedy.to_owned());
+            let (subject, effect, remedy) = (subject.clone(), effect(what).to_owned(), remedy.to_owned());
             Some(Finding { level, name, subject, text, effect, remedy, since_seconds: None })
         });
         ongoing.collect()
@@ -196,7 +196,8 @@ fn cause(what: &str) -> (Fault, &'static str) {
         ),
         "memory" => (
             Fault::Server,
-            "unfinished messages took too much memory: raise unfinished_bytes_max, or lower message_bytes_max",
+            "unfinished messages took too much memory, and the largest of the senders with the most were given up: raise \
+             unfinished_bytes_max, or lower message_bytes_max",
         ),
         "unwritten" => (Fault::Server, "a lane failed, or had no room at a stop: look at the disk"),
         "oldest" => (
@@ -234,7 +235,7 @@ fn cause(what: &str) -> (Fault, &'static str) {
         ),
         EVICTED => (
             Fault::Sender,
-            "connections or memory ran out, and these had made no progress for the longest time: raise the limit of open files, or \
+            "connections or memory ran out, and the senders of these had the most: raise the limit of open files, or \
              unfinished_bytes_max",
         ),
         OVER_LIMIT => (
@@ -252,6 +253,15 @@ fn cause(what: &str) -> (Fault, &'static str) {
              connections of HTTP/2: the log names them; raise the limit if they are right",
         ),
         _ => (Fault::Server, ""),
+    }
+}
+
+/// What it means for messages, where that is not plain from the count.
+fn effect(what: &str) -> &'static str {
+    match what {
+        "memory" => "what these senders sent before and after was taken",
+        EVICTED => "bbq and HTTP clients send again what was not acknowledged",
+        _ => "",
     }
 }
 

@@ -7,6 +7,8 @@ use bbq_listen::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 use bbq_spool::{LATENCY_BUCKETS_US, Latency};
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Budget, MemoryPlan};
+
 /// Records by reason.
 pub type Dropped = BTreeMap<String, u64>;
 
@@ -45,8 +47,11 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// Connections allowed at the same time, from the limit of file descriptors.
+    /// Connections allowed at the same time, from the limit of file descriptors and the memory.
     pub connections_max: u64,
+    /// What everything may take of the memory that the process may use. Nothing in the status of an earlier version.
+    #[serde(default)]
+    pub memory: MemoryStatus,
     /// One per worker thread.
     pub workers: Vec<WorkerStatus>,
     /// One per configured listener.
@@ -57,6 +62,30 @@ pub struct Status {
     pub ledger: LedgerStatus,
     /// The queue on disk.
     pub spool: SpoolStatus,
+}
+
+/// What everything may take of the memory that the process may use.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// The smallest limit of memory; none if the system tells nothing.
+    pub limit_bytes: Option<u64>,
+    /// The file of the limit, or the machine.
+    pub limit_from: Option<String>,
+    /// All budgets together.
+    pub budgets_bytes: u64,
+    /// Each of them.
+    pub budgets: Vec<Budget>,
+}
+
+impl From<&MemoryPlan> for MemoryStatus {
+    fn from(plan: &MemoryPlan) -> MemoryStatus {
+        MemoryStatus {
+            limit_bytes: plan.limit.as_ref().map(|limit| limit.bytes),
+            limit_from: plan.limit.as_ref().map(|limit| limit.from.clone()),
+            budgets_bytes: plan.bytes(),
+            budgets: plan.budgets.clone(),
+        }
+    }
 }
 
 impl Status {

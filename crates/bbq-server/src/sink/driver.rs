@@ -70,6 +70,8 @@ pub(super) struct DriverParts {
     pub(super) retention: Arc<Retention>,
     /// Of a sink that passes on to another server.
     pub(super) replica: Option<Replica>,
+    /// No further group is submitted while those that are not settled have so many bytes in the lanes.
+    pub(super) window_bytes: u64,
     /// The last commit; its places are those of the readers, in their order.
     pub(super) committed: Cursor,
     pub(super) readers: Vec<LaneReader>,
@@ -287,7 +289,8 @@ impl SinkDriver {
         let lane = self.parts.readers[index].place().lane;
         let sink = &self.parts.sink;
         let is_full = self.in_flight.is_full(index, sink.groups_max());
-        self.room == Room::Free && !is_full && sink.has_room_for(lane)
+        let fits = self.in_flight.bytes() < self.parts.window_bytes;
+        self.room == Room::Free && !is_full && fits && sink.has_room_for(lane)
     }
 
     fn is_commit_due(&self) -> bool {

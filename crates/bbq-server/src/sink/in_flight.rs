@@ -80,6 +80,14 @@ impl InFlight {
         self.lanes[reader].submitted.len() >= groups_max
     }
 
+    /// Bytes in the lanes of what is submitted and not settled.
+    pub(super) fn bytes(&self) -> u64 {
+        let of_lane = |(place, lane): (&LanePlace, &LaneInFlight)| {
+            lane.submitted.back().map_or(0, |last| last.until.position.saturating_sub(place.position))
+        };
+        self.places.iter().zip(&self.lanes).map(of_lane).sum()
+    }
+
     /// The reader's first group that is not settled, by the place behind it.
     pub(super) fn first(&self, reader: usize) -> Option<LanePlace> {
         self.lanes[reader].submitted.front().map(|submitted| submitted.until)

@@ -39,6 +39,11 @@ pub(super) trait Target: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Memory that the destination needs for what it has taken and not settled, whatever the server has. A sink with less would stand still.
+    fn memory_bytes_min(&self) -> u64 {
+        0
+    }
+
     /// The file that is written, if it is one file.
     fn file(&self) -> Option<&Path> {
         None

@@ -35,6 +35,8 @@ pub struct SinkOpening {
     retention: Arc<Retention>,
     /// Of a sink that passes on to another server.
     pub(super) replica: Option<Replica>,
+    /// No further group is submitted while those that are not settled have so many bytes in the lanes.
+    pub(super) window_bytes: u64,
     /// The storage that the sink's files are in.
     storage: Arc<dyn Storage>,
     store: CursorStore,
@@ -81,14 +83,14 @@ impl SinkOpening {
         let queued = queued_behind(spool, &cursor);
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
-        let replica = None;
         Ok(SinkOpening {
             index,
             spec,
             spool,
             ledger,
             retention,
-            replica,
+            replica: None,
+            window_bytes: u64::MAX,
             storage,
             store,
             cursor,
@@ -137,7 +139,9 @@ impl SinkOpening {
     }
 
     pub(super) fn begin(self, sink: Box<dyn Sink>, now: Now) -> SinkDriver {
-        let SinkOpening { index, spec, spool, ledger, retention, replica, store, cursor, .. } = self;
+        let SinkOpening {
+            index, spec, spool, ledger, retention, replica, window_bytes, store, cursor, ..
+        } = self;
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, ..cursor };
@@ -152,6 +156,7 @@ impl SinkOpening {
             store,
             retention,
             replica,
+            window_bytes,
             committed,
             readers,
             spool,

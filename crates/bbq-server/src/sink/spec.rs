@@ -102,6 +102,11 @@ impl SinkSpec {
         self.target.is_next_server()
     }
 
+    /// Memory that the sink takes in any case, beside its share of the window.
+    pub(crate) fn memory_bytes_min(&self) -> u64 {
+        self.target.memory_bytes_min()
+    }
+
     /// The file that the sink writes, if it is one file.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {

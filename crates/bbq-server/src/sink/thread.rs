@@ -65,12 +65,13 @@ impl PendingSink {
         index: usize,
         spec: &SinkSpec,
         spool: &Arc<Spool>,
-        (retention, replica): (Arc<Retention>, Option<Replica>),
+        (retention, replica, window_bytes): (Arc<Retention>, Option<Replica>, u64),
         lifecycle: SinkLifecycle,
         is_strict: bool,
     ) -> Result<PendingSink, SpoolError> {
         let mut opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
         opening.replica = replica;
+        opening.window_bytes = window_bytes.max(spec.memory_bytes_min());
         Ok(PendingSink { opening, lifecycle, is_strict })
     }
 

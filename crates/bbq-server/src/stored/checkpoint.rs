@@ -5,7 +5,7 @@
 //! lane <index> <position>                     the segments before it are covered
 //! forgotten <count>                           streams with records that were forgotten so far, if there are any
 //! stream <id> <highest number> <unix seconds of its last batch> <home lane> <position behind its last batch>
-//!        <holder, with + if its client keeps it> <told> <numbers>                        see holder, stream, bbq_wire::Ranges
+//!        <holder, with + if its client keeps it> <told> <numbers>                        see access::Identity, stream, bbq_wire::Ranges
 //! identity <id> <name of the token with which the stream was begun>         if there is one, behind its stream
 //! ```
 //!
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bbq_spool::{LanePlace, sealed};
 use bbq_wire::{Ranges, StreamId};
 
-use super::holder::Holder;
+use crate::access::Identity;
 
 /// A stream's row in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Known {
     /// The name of the token with which it was begun.
     pub(crate) identity: Option<Arc<str>>,
     /// Who sent it.
-    pub(crate) holder: Holder,
+    pub(crate) holder: Identity,
     /// Its client goes on with it after a restart.
     pub(crate) is_kept: bool,
 }
@@ -50,7 +50,7 @@ impl Default for Known {
             seen: 0,
             home: None,
             identity: None,
-            holder: Holder::Unknown,
+            holder: Identity::Unknown,
             is_kept: false,
         }
     }
@@ -130,7 +130,7 @@ fn stream<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Known> {
     };
     let told = words.next()?.parse().ok()?;
     Some(Known {
-        holder: Holder::parse(holder)?,
+        holder: Identity::parse(holder)?,
         is_kept,
         told,
         numbers: Ranges::decode(words.next()?)?,
@@ -147,6 +147,7 @@ mod tests {
     use bbq_wire::Span;
 
     use super::*;
+    use crate::access::Identity;
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {
@@ -156,7 +157,7 @@ mod tests {
         let known = Known { id, numbers, told: 9, seen: 5, home: Some((1, 70)), ..Known::default() };
         let mut numbers = known.numbers.clone();
         numbers.insert(Span { first: 20, last: 30 });
-        let holder = Holder::User(7);
+        let holder = Identity::User(7);
         let other = Known {
             numbers,
             told: 3,

@@ -11,15 +11,16 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::checkpoint::Known;
-use super::holder::Holder;
+use crate::access::Identity;
 
 /// The part of the table that senders without a token always have, as a divisor.
 const OTHERS_SHARE: usize = 8;
 
 /// The holder for the shares, and whether it has shown a token.
-fn holder(row: &Known) -> (bool, Holder) {
-    let holder = row.identity.as_ref().map_or_else(|| row.holder.clone(), |name| Holder::Token(name.clone()));
-    (matches!(holder, Holder::Token(_)), holder)
+fn holder(row: &Known) -> (bool, Identity) {
+    let holder =
+        row.identity.as_ref().map_or_else(|| row.holder.clone(), |name| Identity::Token(name.clone()));
+    (matches!(holder, Identity::Token(_)), holder)
 }
 
 /// Takes the rows out of `rows` that are to be forgotten, so that at most `streams_max` are left.
@@ -27,7 +28,7 @@ pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Know
     if rows.len() <= streams_max {
         return Vec::new();
     }
-    let mut by_holder: HashMap<(bool, Holder), Vec<Known>> = HashMap::new();
+    let mut by_holder: HashMap<(bool, Identity), Vec<Known>> = HashMap::new();
     for row in rows.drain(..) {
         by_holder.entry(holder(&row)).or_default().push(row);
     }
@@ -78,7 +79,7 @@ mod tests {
             id: StreamId(u128::from(number).to_be_bytes()),
             numbers: Ranges::up_to(1),
             seen,
-            holder: Holder::parse(holder).unwrap(),
+            holder: Identity::parse(holder).unwrap(),
             ..Known::default()
         }
     }

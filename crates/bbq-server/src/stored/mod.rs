@@ -3,7 +3,6 @@
 
 pub(crate) mod checkpoint;
 mod crowd;
-pub(crate) mod holder;
 pub(crate) mod ledger;
 pub(crate) mod replicas;
 pub(crate) mod retention;

@@ -17,8 +17,8 @@ use bbq_wire::{BatchHeader, Check, Progress, Ranges, Span, StreamId};
 use tokio::sync::Notify;
 
 use super::checkpoint::Known;
-use super::holder::Holder;
 use super::visitor::{NotAdmitted, Visitor};
+use crate::access::Identity;
 
 /// The owner of a stream whose last batch came in a request. Connections are numbered from 1.
 const NO_OWNER: u64 = 0;
@@ -51,7 +51,7 @@ struct State {
     /// The name of the token with which it was begun; `None` while no listener has asked its client for one.
     identity: Option<Arc<str>>,
     /// Who sent it, for the shares of the table.
-    holder: Holder,
+    holder: Identity,
     /// Its client goes on with it after a restart.
     is_kept: bool,
     /// Unix seconds of the last batch.
@@ -371,7 +371,7 @@ impl Stream {
             (None, Some(_)) if is_guarded => return Err(NotAdmitted::WithoutToken),
             _ => {}
         }
-        if state.holder == Holder::Unknown {
+        if state.holder == Identity::Unknown {
             state.holder = visitor.holder();
         }
         state.is_kept |= visitor.is_kept;
@@ -379,9 +379,9 @@ impl Stream {
     }
 
     /// Notes who sent the stream, unless that is known.
-    pub(super) fn note_holder(&self, holder: Holder) {
+    pub(super) fn note_holder(&self, holder: Identity) {
         let mut state = self.state();
-        if state.holder == Holder::Unknown {
+        if state.holder == Identity::Unknown {
             state.holder = holder;
         }
     }

@@ -29,12 +29,12 @@ use tracing::error;
 
 use super::checkpoint::{Checkpoint, Known, decode, encode};
 use super::crowd::take_excess;
-use super::holder::Holder;
 use super::stream::Stream;
 use super::visitor::{NotAdmitted, Visitor};
+use crate::access::Identity;
 
 /// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
-/// then resends acknowledged records. At about 300 bytes each this is 75 MiB.
+/// then resends acknowledged records. At about 320 bytes each this is 80 MiB; with less memory there are fewer (`config::memory_plan`).
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
@@ -72,7 +72,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Reads the checkpoint, and the segments that it does not cover.
+    /// Reads the checkpoint, and the segments that it does not cover, for a table of [`STREAMS_MAX`] streams.
     ///
     /// # Errors
     /// The checkpoint or a segment cannot be read now: records of a forgotten stream would be stored twice. A checkpoint that the
@@ -126,7 +126,7 @@ impl Streams {
                 // What another server passed on has an origin.
                 let is_told = entry.batch.origin().is_none();
                 stream.recover(entry.batch.span(), (entry.lane, end), is_told, now_seconds);
-                stream.note_holder(Holder::of(entry.envelope.peer));
+                stream.note_holder(Identity::of_peer(entry.envelope.peer));
             };
             read_all(&mut reader, &mut note)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bbq_wire::Peer;
 
-use super::holder::Holder;
+use crate::access::Identity;
 
 /// Who wants to append to a stream.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    pub(super) fn holder(&self) -> Holder {
-        self.identity.map_or_else(|| Holder::of(self.peer), |name| Holder::Token(Arc::clone(name)))
+    pub(super) fn holder(&self) -> Identity {
+        self.identity.map_or_else(|| Identity::of_peer(self.peer), |name| Identity::Token(Arc::clone(name)))
     }
 }
 

@@ -37,9 +37,7 @@ use crate::worker::waiters::Waiters;
 /// Maximum bytes of one read: as many as a batch should have, and few enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
-/// Spare buffers kept for unfinished batches, and their size. If more sessions than this are in the middle of a batch at once,
-/// the others allocate.
-const SPARE_BUFFERS_MAX: usize = 16;
+/// Size of the spare buffers that are kept for unfinished batches.
 pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 /// Size of a buffer that is allocated while memory is scarce: still enough for a read that is worth its system call.
 const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
@@ -259,7 +257,7 @@ impl Intake {
 
     /// An empty buffer for unfinished batches.
     pub(crate) fn spare_buffer(&self) -> Vec<u8> {
-        if self.memory.is_scarce() {
+        if self.memory.is_scarce() || self.limits.has_little_memory {
             return Vec::with_capacity(SMALL_BUFFER_BYTES);
         }
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
@@ -268,7 +266,7 @@ impl Intake {
     /// Keeps a buffer as a spare if it has the usual size and a spare is missing.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         let mut spare = self.spare.borrow_mut();
-        if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < SPARE_BUFFERS_MAX {
+        if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < self.limits.spare_buffers_max {
             buffer.clear();
             spare.push(buffer);
         }

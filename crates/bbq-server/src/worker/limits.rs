@@ -1,6 +1,12 @@
 //! Time and memory that a worker allows its connections.
 
+use super::intake::SPARE_BUFFER_BYTES;
 use crate::config::Config;
+
+/// Spare buffers kept for unfinished batches. If more sessions than this are in the middle of a batch at once, the others allocate.
+const SPARE_BUFFERS_MAX: usize = 16;
+/// They take at most this part of the memory of unfinished batches.
+const SPARES_PART: u64 = 8;
 
 /// Time and memory that a worker allows its connections.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +19,10 @@ pub(crate) struct IntakeLimits {
     pub(crate) evict_idle_seconds: u32,
     /// Memory for unfinished batches and messages of this worker.
     pub(crate) unfinished_bytes_max: usize,
+    /// Spare buffers for unfinished batches.
+    pub(crate) spare_buffers_max: usize,
+    /// Connections get small buffers.
+    pub(crate) has_little_memory: bool,
 }
 
 impl IntakeLimits {
@@ -24,6 +34,10 @@ impl IntakeLimits {
             batch_timeout_seconds: config.batch_timeout_seconds,
             evict_idle_seconds: config.evict_idle_seconds,
             unfinished_bytes_max: usize::try_from(share).unwrap_or(usize::MAX),
+            spare_buffers_max: usize::try_from(share / SPARES_PART / SPARE_BUFFER_BYTES as u64)
+                .unwrap_or(SPARE_BUFFERS_MAX)
+                .min(SPARE_BUFFERS_MAX),
+            has_little_memory: config.memory.is_small,
         }
     }
 }

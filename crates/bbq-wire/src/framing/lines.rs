@@ -65,6 +65,12 @@ impl Lines {
         }
     }
 
+    /// Gives up the message whose end has not come, to free its memory: the rest of it is skipped, and nothing is emitted for it. The
+    /// caller counts it. The next message is not affected.
+    pub fn give_up(&mut self) {
+        self.partial.give_up();
+    }
+
     /// Bytes of memory held beside the struct itself; 0 between lines.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

@@ -11,8 +11,8 @@
 //!
 //! Invariant: a message that is whole in the input is borrowed from it; only a message that is not whole yet is copied.
 //! Invariant: a framer holds at most one byte more than the limit, and no buffer while it holds no byte.
-//! Invariant: every byte is in an emitted frame, is a delimiter, or follows a [`FramingError`]. A frame reports every other
-//! loss.
+//! Invariant: every byte is in an emitted frame, is a delimiter, follows a [`FramingError`], or is of a message that the caller gave up.
+//! A frame reports every other loss.
 
 mod datagram;
 mod lines;

@@ -14,6 +14,8 @@ pub(super) struct Partial {
     lost: u64,
     /// The last byte that arrived, held or lost.
     last: u8,
+    /// The message was given up: its end emits nothing. `held` is empty.
+    is_given_up: bool,
 }
 
 impl Partial {
@@ -34,12 +36,16 @@ impl Partial {
         self.held.capacity()
     }
 
-    pub(super) fn into_parts(self) -> (Vec<u8>, u64, u8) {
-        (self.held, self.lost, self.last)
+    pub(super) fn into_parts(self) -> (Vec<u8>, u64, u8, bool) {
+        (self.held, self.lost, self.last, self.is_given_up)
     }
 
-    pub(super) fn of_parts(held: Vec<u8>, lost: u64, last: u8) -> Partial {
-        Partial { held, lost, last }
+    pub(super) fn of_parts(held: Vec<u8>, lost: u64, last: u8, is_given_up: bool) -> Partial {
+        let mut partial = Partial { held, lost, last, is_given_up: false };
+        if is_given_up {
+            partial.give_up();
+        }
+        partial
     }
 
     /// Takes the next bytes of the message, and drops those beyond the limit.
@@ -71,10 +77,19 @@ impl Partial {
         self.held = Vec::new();
     }
 
+    /// Lets go of the buffer, and emits nothing when the message ends. Only for a message of which a byte has arrived.
+    pub(super) fn give_up(&mut self) {
+        self.skip(0);
+        self.is_given_up = self.is_open();
+    }
+
     /// The message has its end: emits it and lets go of the buffer. With `drop_cr`, one CR at its end is the
     /// delimiter's.
     pub(super) fn end(&mut self, rules: &FramingRules, drop_cr: bool, emit: &mut impl FnMut(Frame<'_>)) {
         let mut partial = std::mem::take(self);
+        if partial.is_given_up {
+            return;
+        }
         if drop_cr && partial.is_open() && partial.last == b'\r' {
             if partial.lost > 0 {
                 partial.lost -= 1;
@@ -93,7 +108,7 @@ impl Partial {
     pub(super) fn end_incomplete(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
         let partial = std::mem::take(self);
         let bytes = partial.bytes();
-        if bytes == 0 {
+        if bytes == 0 || partial.is_given_up {
             return;
         }
         let oversize = partial.lost > 0 || bytes > u64::from(rules.message_bytes_max);
@@ -105,9 +120,10 @@ impl Partial {
         }
     }
 
-    /// Forgets the message; returns how many of its bytes arrived.
+    /// Forgets the message; returns how many of its bytes arrived, or 0 if it was given up before.
     pub(super) fn forget(&mut self) -> u64 {
-        std::mem::take(self).bytes()
+        let partial = std::mem::take(self);
+        if partial.is_given_up { 0 } else { partial.bytes() }
     }
 
     fn emit_oversize(&self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {

@@ -21,17 +21,19 @@ pub struct Suspended {
     pub digits: u8,
     /// In mode 2, the value of these digits. In mode 3, how many bytes are missing: at least 1.
     pub number: u64,
+    /// The rest of the message is skipped, and its end emits nothing.
+    pub is_given_up: bool,
 }
 
 impl Suspended {
     pub(super) fn of(partial: Partial, mode: &Mode) -> Suspended {
-        let (held, lost, last) = partial.into_parts();
+        let (held, lost, last, is_given_up) = partial.into_parts();
         let (mode, digits, number) = mode.to_numbers();
-        Suspended { held, lost, last, mode, digits, number }
+        Suspended { held, lost, last, mode, digits, number, is_given_up }
     }
 
     pub(super) fn into_parts(self) -> Option<(Partial, Mode)> {
         let mode = Mode::of_numbers(self.mode, self.digits, self.number)?;
-        Some((Partial::of_parts(self.held, self.lost, self.last), mode))
+        Some((Partial::of_parts(self.held, self.lost, self.last, self.is_given_up), mode))
     }
 }

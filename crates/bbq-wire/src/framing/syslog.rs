@@ -108,6 +108,12 @@ impl Syslog {
         Some(Syslog { partial, mode })
     }
 
+    /// Gives up the message whose end has not come, to free its memory: the rest of it is skipped, and nothing is emitted for it. The
+    /// caller counts it. The next message is not affected.
+    pub fn give_up(&mut self) {
+        self.partial.give_up();
+    }
+
     /// Bytes of memory held beside the struct itself; 0 between messages.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

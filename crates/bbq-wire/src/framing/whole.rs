@@ -64,6 +64,12 @@ impl Whole {
         }
     }
 
+    /// Gives up the message, to free its memory: the rest of the connection is skipped, and nothing is emitted for it. The caller counts
+    /// it.
+    pub fn give_up(&mut self) {
+        self.partial.give_up();
+    }
+
     /// Bytes of memory held beside the struct itself; 0 until the first [`Whole::push`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {

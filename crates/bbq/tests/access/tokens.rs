@@ -321,6 +321,8 @@ fn the_token_of_another_has_no_way_to_a_stream() {
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("another name"), "{answer}");
     owner.write(&batch(id, 2, &["mine"]));
     owner.acknowledged(2);
+    // What comes another way waits until this is delivered, for the order.
+    server.wait_delivered(2);
     // A server with the right to relay passes on what the owner sent over it.
     let mut relay = link(NEW, 0);
     assert!(matches!(relay.next(), Answer::Welcome(_)));

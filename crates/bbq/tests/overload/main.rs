@@ -3,6 +3,7 @@
 mod drops_told;
 mod fairness;
 mod full_disk;
+mod memory_limit;
 mod spool_limit;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::support::session::{Answer, Session, batch, hello, stream_id};
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, client};
 use bbq_wire::session::RefusalCode;
 
 #[test]
@@ -74,12 +74,39 @@ fn who_is_idle_for_longest_makes_room_for_who_wants_to_connect() {
     assert_eq!(status["listeners"][1]["ledger"]["dropped"]["incomplete"], 1, "{status:#}");
     let (code, text) = server.health();
     assert!(code == 200 && text.contains("closed to make room for others"), "{text}");
-    setup.wait_log("closed the connections that were idle for longest");
+    setup.wait_log("closed idle connections of the senders with the most");
     // As many as wanted to connect, and no more.
     let evicted: u64 = (0..2)
         .map(|listener| status["listeners"][listener]["ledger"]["evicted"].as_u64().expect("a number"))
         .sum();
     assert!(evicted < 150, "{evicted} of {} connections were closed", idle.len());
+}
+
+/// If this fails, somebody who opens many connections makes the server close those of everybody else.
+#[test]
+fn who_has_many_idle_connections_makes_room_before_who_has_few() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"])
+        .config("evict_idle_seconds = 1\n")
+        .with(&["--workers", "1"])
+        .prefix(&["prlimit", "--nofile=256:256"]);
+    let server = setup.start();
+    let connect = |number| client::connect_from(client::source(number), setup.address(0));
+    // They are idle for longest.
+    let mut few: Vec<TcpStream> = (1..=5).map(connect).collect();
+    let _idle: Vec<TcpStream> = (0..150).map(|_| connect(6)).collect();
+    let began = server.status()["uptime_seconds"].as_u64().expect("a number");
+    server.wait_status("two ticks", |status| status["uptime_seconds"].as_u64() >= Some(began + 2));
+    let _more: Vec<TcpStream> = (0..150).map(|_| connect(6)).collect();
+    let status = server.wait_status("evictions", |status| {
+        status["listeners"][0]["ledger"]["evicted"].as_u64() > Some(0)
+            && status["listeners"][0]["sockets"][0]["queue"] == 0
+    });
+    for client in &mut few {
+        client.write_all(b"still here\n").expect("it is open");
+    }
+    server.wait_delivered(5);
+    assert!(status["listeners"][0]["ledger"]["evicted"].as_u64() < Some(150), "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
 /// Those that have said nothing, and one that is kept open between two requests.

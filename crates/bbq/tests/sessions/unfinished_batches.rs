@@ -1,7 +1,7 @@
-//! The memory of a worker for unfinished batches is bounded, and the oldest unfinished batch is dropped first. If this fails, a few slow
-//! clients use all memory of the machine, or keep all others out.
+//! The memory of a worker for unfinished batches and messages is bounded, and the largest of the sender with the most goes first. If this
+//! fails, a few slow clients use all memory of the machine, or keep all others out.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers panic, too")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use crate::support::session::{Session, batch, stream_id};
 use crate::support::{PATIENCE, Server, Setup, process, protocol};
 use bbq_wire::session::RefusalCode;
+use serde_json::Value;
 
 const MIB: usize = 1024 * 1024;
 /// The share of one worker, and the least for two of them.
@@ -44,7 +45,7 @@ fn evicted(server: &Server<'_>, listener: usize) -> u64 {
 }
 
 #[test]
-fn who_holds_a_batch_for_longest_makes_room_for_others() {
+fn who_holds_the_most_makes_room_for_others() {
     let setup = setup();
     let server = setup.start();
     // 15 MiB each: more than the limit together.
@@ -59,7 +60,7 @@ fn who_holds_a_batch_for_longest_makes_room_for_others() {
     server.wait_delivered(20 * 900);
     let refusal = hogs.remove(0).refused("the oldest");
     assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
-    assert!(refusal.text.contains("unfinished for longest"), "{refusal:?}");
+    assert!(refusal.text.contains("holds the most"), "{refusal:?}");
     // The newest session is still open, and may go on.
     let mut newest = hogs.pop().unwrap();
     newest.write(b"x");
@@ -122,16 +123,74 @@ fn an_unfinished_line_makes_room_as_well() {
     let mut clients = Vec::new();
     for _ in 0..30 {
         let mut client = TcpStream::connect(setup.address(1)).expect("it listens");
-        // Closed in the middle, if it is the oldest by now.
-        let _judged_later = client.write_all(&line);
+        client.write_all(&line).expect("it reads");
         clients.push(client);
     }
-    let status =
-        server.wait_status("room", |status| status["listeners"][1]["ledger"]["evicted"].as_u64() > Some(8));
-    let ledger = &status["listeners"][1]["ledger"];
-    assert_eq!(ledger["dropped"]["memory"], ledger["evicted"], "{status:#}");
+    let memory = |status: &Value| status["listeners"][1]["ledger"]["dropped"]["memory"].as_u64().unwrap_or(0);
+    server.wait_status("room", |status| memory(status) > 8);
+    setup.wait_log("messages dropped");
+    let (code, text) = server.health();
+    assert!(code == 503 && text.contains("messages dropped (memory)"), "{text}");
     // The newest is whole.
     clients.pop().unwrap().write_all(b"\n").expect("it reads");
-    server.wait_delivered(1);
+    server.wait_status("the newest", |status| status["ledger"]["delivered"] == 1);
     assert_eq!(setup.written().len(), line.len() + 1);
+}
+
+/// Small clients, of which each has sent the first bytes of a line.
+const SMALL: usize = 500;
+/// Clients with much more; all of them together have more than the budget.
+const LARGE: usize = 200;
+const LARGE_BYTES: usize = 400_000;
+
+/// If this fails, those who hold little lose their messages because others hold much; or what an evicted sender has sent is lost without a
+/// count.
+fn nobody_small_is_cut(unfinished_bytes_max: &str) {
+    process::need_descriptors((SMALL + LARGE) as u64 + 200);
+    let config = format!("unfinished_bytes_max = \"{unfinished_bytes_max}\"\n");
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]).config(&config);
+    let server = setup.start();
+    let connect = || TcpStream::connect(setup.address(0)).expect("it listens");
+    let small = (0..SMALL).map(|number| {
+        let mut client = connect();
+        client.write_all(format!("small one {number:010}").as_bytes()).expect("it reads");
+        client
+    });
+    let mut small: Vec<TcpStream> = small.collect();
+    server.wait_status("the small ones", |status| status["workers"][0]["connections"] == SMALL);
+    let mut large: Vec<TcpStream> = (0..LARGE).map(|_| connect()).collect();
+    let front = vec![b'x'; LARGE_BYTES];
+    for client in &mut large {
+        client.write_all(&front).expect("it reads");
+    }
+    let memory = |status: &Value| status["listeners"][0]["ledger"]["dropped"]["memory"].as_u64().unwrap_or(0);
+    server.wait_status("too much", |status| memory(status) > 0);
+    for client in &mut small {
+        client.write_all(b"\n").expect("it is open");
+    }
+    for (number, client) in large.iter_mut().enumerate() {
+        client.write_all(format!("\nafter {number:04}\n").as_bytes()).expect("it is open");
+    }
+    let total = (SMALL + 2 * LARGE) as u64;
+    let status = server.wait_status("all of them", |status| {
+        status["ledger"]["delivered"].as_u64().map(|delivered| delivered + memory(status)) == Some(total)
+    });
+    let dropped = memory(&status);
+    println!("{dropped} of {LARGE} large ones were given up with {unfinished_bytes_max}");
+    assert_eq!(evicted(&server, 0), 0, "{status:#}");
+    let written = String::from_utf8(setup.written()).expect("text");
+    let count = |word: &str| written.lines().filter(|line| line.starts_with(word)).count() as u64;
+    let counts = (count("small one "), count("after "), count("xxx"));
+    assert_eq!(counts, (SMALL as u64, LARGE as u64, LARGE as u64 - dropped));
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+#[test]
+fn nobody_small_is_cut_with_the_budget_of_a_worker() {
+    nobody_small_is_cut("64MiB");
+}
+
+#[test]
+fn nobody_small_is_cut_with_the_smallest_budget() {
+    nobody_small_is_cut("4MiB");
 }

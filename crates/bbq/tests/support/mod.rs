@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod connecting;
+pub mod control_group;
 pub mod fault;
 pub mod flood;
 pub mod lineage;

@@ -61,6 +61,9 @@ pub(super) struct Connection {
     pub(super) mode: u8,
     pub(super) digits: u8,
     pub(super) number: u64,
+    /// A version that gave up no messages sends none.
+    #[serde(default)]
+    pub(super) is_given_up: bool,
 }
 
 /// New to old: the new program serves.

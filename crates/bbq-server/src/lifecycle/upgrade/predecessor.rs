@@ -155,6 +155,7 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
             mode: connection.mode,
             digits: connection.digits,
             number: connection.number,
+            is_given_up: connection.is_given_up,
         };
         let framer = Framer::resume(spec.protocol, suspended)?;
         let peer = Peer::decode(&mut peer.as_slice())?;

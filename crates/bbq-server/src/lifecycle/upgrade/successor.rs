@@ -233,6 +233,7 @@ fn describe(spec: &ListenSpec, worker: usize, peer: Peer, suspended: &Suspended)
         mode: suspended.mode,
         digits: suspended.digits,
         number: suspended.number,
+        is_given_up: suspended.is_given_up,
     }
 }
 

@@ -41,6 +41,7 @@ impl Parts {
             is_meant_to_be_even(listener.group.distribution(), &listener.spec().steering)
         });
         found.extend(meant_even.filter_map(|(_, status)| uneven(status)));
+        found.extend(self.memory.problem().map(over_memory));
         found.extend(status.refused_change.as_deref().map(refused));
         found.extend(self.listeners.iter().filter_map(|listener| exposure(&listener.spec())));
         found.sort_by_key(|finding| match finding.level {
@@ -175,6 +176,11 @@ fn uneven(listener: &ListenerStatus) -> Option<Finding> {
     );
     let remedy = "look for another process at the address, or few clients with few ports; distribution=shared ignores both";
     Some(warning("shares-uneven", subject, text, remedy))
+}
+
+fn over_memory(why: String) -> Finding {
+    let remedy = "docs/OPERATIONS.md says what each budget is for";
+    warning("memory-over-limit", "memory".to_owned(), why, remedy)
 }
 
 fn refused(why: &str) -> Finding {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bbq_storage::Storage;
 
+use super::link::TRANSACTION_BYTES_MAX;
 use super::links::KafkaLinks;
 use super::security::{MECHANISM_WORDS, Security};
 use super::settings::{KafkaSettings, Key};
@@ -201,6 +202,11 @@ fn check_topic(topic: &str) -> Result<(), String> {
 struct OpenKafka(Arc<KafkaSettings>);
 
 impl Target for OpenKafka {
+    /// A transaction that is sent, and one that collects.
+    fn memory_bytes_min(&self) -> u64 {
+        2 * TRANSACTION_BYTES_MAX as u64
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let remembered = match state.and_then(Remembered::parse) {
             Some(remembered) => remembered,

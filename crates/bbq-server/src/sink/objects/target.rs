@@ -188,6 +188,10 @@ struct S3Target {
 }
 
 impl Target for DirectoryTarget {
+    fn memory_bytes_min(&self) -> u64 {
+        2 * self.settings.bytes as u64
+    }
+
     fn directory(&self) -> Option<&Path> {
         Some(&self.directory)
     }
@@ -198,6 +202,10 @@ impl Target for DirectoryTarget {
 }
 
 impl Target for S3Target {
+    fn memory_bytes_min(&self) -> u64 {
+        2 * self.settings.bytes as u64
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let not_yet = |error: &dyn std::fmt::Display| {
             OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))

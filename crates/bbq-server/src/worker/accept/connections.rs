@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::connection::Connection;
-use super::idle::{Candidate, longest_idle};
+use super::idle;
 use super::paused::PausedConnection;
 use super::watched::{Served, Watched};
-use crate::stored::ledger::DropReason;
+use crate::access::{Claim, Identity};
 use crate::worker::intake::Intake;
-use crate::worker::memory_budget::MemoryShare;
+use crate::worker::memory_budget::{Held, MemoryShare};
 use crate::worker::text::reading::ReadOutcome;
 
 /// Connections that are read before the worker does anything else. With one read each, this is at most 4 MiB and takes about two
@@ -82,7 +82,8 @@ impl Connections {
         intake.budget.take(1);
         let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
-        let _counted = intake.memory.set(&mut memory, framer.held_bytes());
+        let held = Held::filled(framer.held_bytes());
+        let _counted = intake.memory.set(&mut memory, held, || Identity::of_peer(peer));
         let open = Some(intake.open.add(None, address));
         let last_active = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, memory, last_active, waits: false });
@@ -157,15 +158,11 @@ impl Connections {
         wait.map(|wait| wait.max(RESUME_INTERVAL.saturating_mul(waiting)))
     }
 
-    /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
-    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
-        let mut candidates = Vec::new();
+    /// Calls `claim` for every connection. Those that have been idle since `latest` or earlier can be closed.
+    pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
         self.entries.for_each(|key, connection| {
-            if connection.last_active <= latest {
-                candidates.push(Candidate { idle_since: connection.last_active, key });
-            }
+            claim(idle::claim(Identity::of_peer(connection.peer), connection.last_active, latest, key));
         });
-        longest_idle(candidates)
     }
 
     /// Closes an idle connection; `false` when the connection is no longer idle.
@@ -217,20 +214,20 @@ impl Connections {
         }
     }
 
-    /// Closes the connections whose memory others need.
-    pub(crate) fn close_marked(&self, intake: &Intake) {
+    /// Gives up the unfinished messages whose memory others need. Closes a connection only if nothing can follow on it.
+    pub(crate) fn give_up_marked(&self, intake: &Intake) {
         let mut marked = Vec::new();
         self.entries.for_each(|key, connection| {
             if intake.memory.must_close(&connection.memory) {
                 marked.push(key);
             }
         });
-        let ledger = &intake.listeners[self.listener_index].ledger;
         for key in marked {
-            let Some(mut connection) = self.entries.take_if(key, |_| true) else { continue };
-            intake.memory.release(&mut connection.memory);
-            ledger.add_dropped(DropReason::Memory, 1);
-            ledger.add_evicted(1);
+            let is_over = |connection: &mut Connection| {
+                intake.memory.release(&mut connection.memory);
+                !intake.give_up(self.listener_index, &mut connection.framer)
+            };
+            drop(self.entries.take_if(key, is_over));
         }
     }
 

@@ -1,5 +1,5 @@
-//! Makes room for new connections: closes the longest idle connections when descriptors run out, and the connections with the
-//! oldest unfinished messages when memory runs out. Also closes the connections that do not finish a TLS handshake in time.
+//! Makes room: closes idle connections when descriptors run out, and gives up unfinished messages when memory runs out. In both cases the
+//! sender goes first that holds the most (`access::take_first`). Also closes the connections that do not finish a TLS handshake in time.
 //!
 //! A session in the middle of a batch has a task, which closes it itself (`session::task`).
 
@@ -8,9 +8,13 @@ use std::rc::Rc;
 use tracing::warn;
 
 use super::connections::Connections;
-use super::idle::Candidate;
+use super::idle::EVICTIONS_MAX;
+use crate::access::{Claim, take_first};
 use crate::worker::intake::Intake;
 use crate::worker::session::quiet::QuietSessions;
+
+/// Connections that are looked at for one request for room, closed or not: some of them may turn out not to be idle.
+const EVICTION_TRIES_MAX: usize = 4 * EVICTIONS_MAX;
 
 /// The connections and sessions that a worker can close.
 pub(crate) struct Evictor {
@@ -32,33 +36,37 @@ impl Evictor {
                 () = intake.memory.marked() => {
                     // The tasks of sessions check for the mark themselves.
                     intake.rounds.notify();
-                    connections.iter().for_each(|connections| connections.close_marked(intake));
+                    connections.iter().for_each(|connections| connections.give_up_marked(intake));
                 }
             }
         }
     }
 
-    /// Closes as many connections as are wanted: those that have been idle for longest, and for at least `evict_idle_seconds`.
+    /// Closes as many connections as are wanted, of those that have been idle for at least `evict_idle_seconds`.
     fn close_idle(&self) {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();
         let Some(latest) = now.checked_sub(intake.limits.evict_idle_seconds) else { return };
-        // Each candidate is paired with the number of its set: first the sets of the listeners, then those of sessions and of HTTP.
-        let of_set = |(set, candidates): (usize, Vec<Candidate>)| {
-            candidates.into_iter().map(move |candidate| (candidate, set))
+        // Each key is paired with the number of its set: first the sets of the listeners, then those of sessions and of HTTP.
+        let mut claims: Vec<Claim<(usize, usize)>> = Vec::new();
+        let mut add = |set: usize, Claim { identity, size, since, key }: Claim<usize>| {
+            claims.push(Claim { identity, size, since, key: key.map(|key| (set, key)) });
         };
-        let listeners = self.connections.iter().map(|connections| connections.idle_until(latest));
-        let sets = listeners.chain([self.sessions.idle_until(latest), intake.open_http.idle_until(latest)]);
-        let mut candidates: Vec<(Candidate, usize)> = sets.enumerate().flat_map(of_set).collect();
-        candidates.sort_unstable();
-        let mut closed = 0;
-        for (Candidate { key, .. }, set) in candidates {
-            if !intake.budget.claim_eviction() {
-                break;
+        let of_sessions = self.connections.len();
+        for (set, connections) in self.connections.iter().enumerate() {
+            connections.claims(latest, |claim| add(set, claim));
+        }
+        self.sessions.claims(latest, |claim| add(of_sessions, claim));
+        intake.open_http.claims(latest, |claim| add(of_sessions + 1, claim));
+        let (mut closed, mut tries) = (0, 0);
+        take_first(claims.into_iter(), |(set, key), _| {
+            tries += 1;
+            if tries > EVICTION_TRIES_MAX || !intake.budget.claim_eviction() {
+                return true;
             }
             let is_closed = match self.connections.get(set) {
                 Some(connections) => connections.close_idle(intake, key),
-                None if set == self.connections.len() => self.sessions.close_idle(intake, key),
+                None if set == of_sessions => self.sessions.close_idle(intake, key),
                 None => {
                     let closed = intake.open_http.close_idle(key);
                     closed.map(|index| intake.listeners[index].ledger.add_evicted(1)).is_some()
@@ -69,7 +77,8 @@ impl Evictor {
             } else {
                 intake.budget.return_eviction();
             }
-        }
+            false
+        });
         if closed > 0
             && let Some(repeats) = intake.evictions.report()
         {
@@ -78,7 +87,7 @@ impl Evictor {
                 closed,
                 connections_max = intake.budget.max(),
                 repeats,
-                "closed the connections that were idle for longest, to accept new ones"
+                "closed idle connections of the senders with the most, to accept new ones"
             );
         }
     }

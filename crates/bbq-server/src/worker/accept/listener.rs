@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tracing::warn;
 
@@ -19,6 +20,10 @@ use crate::worker::sources::{self, Begin};
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
 /// During a stop, the pause between two checks for connections from a handoff's acceptor thread. That thread pauses equally long.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
+
+/// The receive buffer of a connection in the kernel, for a server with little memory: what waits there counts for it, too (memory.max of
+/// cgroups(7)). Enough for a read that is worth its system call; the kernel doubles it for its own use.
+const RECEIVE_BUFFER_SMALL_BYTES: usize = 32 * 1024;
 
 /// At the limit of connections, how often a worker checks whether new ones wait.
 const ROOM_INTERVAL: Duration = Duration::from_millis(500);
@@ -152,6 +157,10 @@ fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted:
         turn_away(intake, listener_index, &accepted.stream);
         return ArrivalOutcome::Closed;
     };
+    if intake.limits.has_little_memory && !listener.spec.address.transport().is_unix() {
+        // A refusal costs memory, and nothing else.
+        let _set = set_socket_recv_buffer_size(&accepted.stream, RECEIVE_BUFFER_SMALL_BYTES);
+    }
     begin(Arrival { intake, idle, listener_index, accepted, peer, address })
 }
 
@@ -176,8 +185,8 @@ fn report_limit(intake: &Intake, listener_index: usize) {
             worker = intake.worker,
             connections_max = intake.budget.max(),
             repeats,
-            "as many connections as file descriptors allow: new ones wait in the kernel's queue until one is closed or idle \
-             for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=)"
+            "as many connections as file descriptors and memory allow: new ones wait in the kernel's queue until one is closed or \
+             idle for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=, MemoryMax=)"
         );
     }
 }

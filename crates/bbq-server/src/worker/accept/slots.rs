@@ -50,11 +50,6 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Every value.
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.iter_mut().map(|(_, value)| value)
-    }
-
     /// Every value with its key.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(key, slot)| match slot {

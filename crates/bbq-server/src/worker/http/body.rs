@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 use super::coding::{Coding, Decoder};
 use super::refused::Refused;
 use super::source::Source;
+use crate::access::Identity;
 use crate::worker::intake::Intake;
-use crate::worker::memory_budget::MemoryShare;
+use crate::worker::memory_budget::{Held, MemoryShare};
 
 /// Maximum memory that is allocated before any bytes have come, whatever length the client announces.
 const FIRST_BYTES_MAX: u64 = 64 * 1024;
@@ -25,6 +26,8 @@ pub(super) struct HeldBody {
     /// Bytes that were received, before they were decoded.
     pub(super) received: usize,
     intake: Rc<Intake>,
+    listener_index: usize,
+    identity: Identity,
     share: MemoryShare,
 }
 
@@ -38,9 +41,9 @@ impl HeldBody {
     /// Reads a body of at most `bytes_max` bytes, both as received and decoded.
     pub(super) async fn read(
         source: &Source,
+        identity: Identity,
         mut body: Incoming,
-        coding: Coding,
-        bytes_max: usize,
+        (coding, bytes_max): (Coding, usize),
     ) -> Result<HeldBody, Refused> {
         let intake = &source.intake;
         let announced = body.size_hint().lower();
@@ -52,6 +55,8 @@ impl HeldBody {
             bytes: Vec::with_capacity(first),
             received: 0,
             intake: Rc::clone(intake),
+            listener_index: source.listener_index,
+            identity,
             share: MemoryShare::default(),
         };
         // Made when the first bytes come: a client that sends nothing costs nothing.
@@ -63,9 +68,7 @@ impl HeldBody {
                 biased;
                 // A round has begun, or holders were marked to be closed.
                 () = intake.rounds.notified() => {
-                    if intake.memory.must_close(&held.share) {
-                        return Err(Refused::NoMemory);
-                    }
+                    held.check_not_evicted()?;
                     continue;
                 }
                 frame = body.frame() => frame,
@@ -160,7 +163,15 @@ impl HeldBody {
     fn count(&mut self, more: usize) -> Result<(), Refused> {
         let memory = &self.intake.memory;
         let bytes = self.bytes.capacity() + more;
-        if memory.set(&mut self.share, bytes).is_err() || memory.must_close(&self.share) {
+        let held = Held { bytes, filled: bytes.min(self.bytes.len() + more) };
+        memory.set(&mut self.share, held, || self.identity.clone()).map_err(|_| Refused::NoMemory)?;
+        self.check_not_evicted()
+    }
+
+    /// Refuses the request if others need its memory, and counts that. The caller drops the body then.
+    fn check_not_evicted(&self) -> Result<(), Refused> {
+        if self.intake.memory.must_close(&self.share) {
+            self.intake.listeners[self.listener_index].ledger.add_evicted(1);
             return Err(Refused::NoMemory);
         }
         Ok(())

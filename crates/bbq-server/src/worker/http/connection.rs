@@ -47,6 +47,10 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum bytes that HTTP/1.1 reads ahead, so also the longest head of a request.
 const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
+/// The same for a server with little memory: a head has seldom more than 8 KiB.
+const READ_AHEAD_SMALL_BYTES_MAX: usize = 16 * 1024;
+/// [`CONNECTION_WINDOW_BYTES`] and [`STREAM_WINDOW_BYTES`] for a server with little memory: the initial window of RFC 9113, 6.9.2.
+const WINDOW_SMALL_BYTES: u32 = 64 * 1024 - 1;
 
 /// Runs the requests of an HTTP/2 connection on its worker.
 #[derive(Clone)]
@@ -64,7 +68,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
     let open = intake.open.add(accepted.open, address);
     let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
-    let registered = Registered::new(&intake.open_http, &intake.view, listener_index);
+    let registered = Registered::new(&intake.open_http, &intake.view, (listener_index, peer));
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);
         intake.view.active_sessions.add();
@@ -156,12 +160,14 @@ async fn serve(
             async move {
                 let (source, activity) = &*source;
                 let _open = activity.request();
-                let response = source.respond(request).await;
+                let response = source.respond(request, activity).await;
                 source.overhead.add_answered();
                 Ok::<_, std::convert::Infallible>(response)
             }
         })
     };
+    let is_small = intake.limits.has_little_memory;
+    let window = |bytes: u32| if is_small { WINDOW_SMALL_BYTES } else { bytes };
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         match source.listener().admit(source.peer) {
@@ -176,8 +182,8 @@ async fn serve(
             .keep_alive_interval(patience)
             .keep_alive_timeout(patience)
             .max_concurrent_streams(STREAMS_MAX)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(window(STREAM_WINDOW_BYTES))
+            .initial_connection_window_size(window(CONNECTION_WINDOW_BYTES))
             .max_header_list_size(HEAD_BYTES_MAX)
             .max_pending_accept_reset_streams(RESETS_MAX)
             .max_local_error_reset_streams(RESETS_MAX)
@@ -198,7 +204,7 @@ async fn serve(
         .timer(TokioTimer::new())
         // Also the time for which a connection may be idle between two requests.
         .header_read_timeout(patience)
-        .max_buf_size(READ_AHEAD_BYTES_MAX)
+        .max_buf_size(if is_small { READ_AHEAD_SMALL_BYTES_MAX } else { READ_AHEAD_BYTES_MAX })
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ends = tokio::select! {

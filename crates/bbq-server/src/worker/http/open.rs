@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_wire::Peer;
 use tokio::sync::Notify;
 
-use crate::worker::accept::idle::{Candidate, longest_idle};
+use crate::access::{Claim, Identity};
+use crate::worker::accept::idle;
 use crate::worker::accept::slots::Slots;
 use crate::worker::view::WorkerView;
 
@@ -18,6 +20,8 @@ pub(crate) struct OpenHttp(RefCell<Slots<Rc<Activity>>>);
 /// What happens on a connection.
 pub(super) struct Activity {
     listener_index: usize,
+    /// The token that the last request showed; before that, the address.
+    identity: RefCell<Identity>,
     /// Requests that are not answered yet.
     requests: Cell<u32>,
     /// When the last of them was answered, or the client connected; see `ActiveSessions::now`.
@@ -28,15 +32,16 @@ pub(super) struct Activity {
 }
 
 impl OpenHttp {
-    /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
-    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
-        let mut entries = self.0.borrow_mut();
-        let idle = entries.iter_mut().filter(|(_, activity)| activity.is_idle_since(latest));
-        let candidate = |(key, activity): (usize, &mut Rc<Activity>)| Candidate {
-            idle_since: activity.last_active.get(),
-            key,
-        };
-        longest_idle(idle.map(candidate).collect())
+    /// Calls `claim` for every connection. Those without a request since `latest` or earlier can be closed.
+    pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
+        for (key, activity) in self.0.borrow_mut().iter_mut() {
+            let (identity, since) = (activity.identity.borrow().clone(), activity.last_active.get());
+            let of_connection = idle::claim(identity, since, latest, key);
+            claim(Claim {
+                key: of_connection.key.filter(|_| activity.is_idle_since(latest)),
+                ..of_connection
+            });
+        }
     }
 
     /// Closes an idle connection, and returns the index of its listener; `None` when it is no longer idle.
@@ -58,6 +63,11 @@ impl Activity {
     pub(super) fn request(&self) -> OpenRequest<'_> {
         self.requests.set(self.requests.get() + 1);
         OpenRequest(self)
+    }
+
+    /// Notes who sends on the connection.
+    pub(super) fn set_identity(&self, identity: &Identity) {
+        self.identity.borrow_mut().clone_from(identity);
     }
 
     /// Completes when the connection is to be closed for others.
@@ -95,9 +105,14 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn new(all: &Rc<OpenHttp>, view: &Arc<WorkerView>, listener_index: usize) -> Registered {
+    pub(super) fn new(
+        all: &Rc<OpenHttp>,
+        view: &Arc<WorkerView>,
+        (listener_index, peer): (usize, Peer),
+    ) -> Registered {
         let activity = Rc::new(Activity {
             listener_index,
+            identity: RefCell::new(Identity::of_peer(peer)),
             requests: Cell::new(0),
             last_active: Cell::new(view.active_sessions.now()),
             is_evicted: Cell::new(false),

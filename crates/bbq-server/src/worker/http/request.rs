@@ -20,15 +20,21 @@ use super::body::HeldBody;
 use super::grpc;
 use super::headers;
 use super::messages::{Messages, Split};
+use super::open::Activity;
 use super::refused::Refused;
 use super::response::{ResponseFormat, Taken};
 use super::response_body::ResponseBody;
 use super::route::{LogsEncoding, Route, is_grpc};
 use super::source::{Ack, Source};
+use crate::access::Identity;
 
 impl Source {
     /// Responds to a request.
-    pub(super) async fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+    pub(super) async fn respond(
+        &self,
+        request: Request<Incoming>,
+        activity: &Activity,
+    ) -> Response<ResponseBody> {
         let (version, headers) = (request.version(), request.headers());
         let route = Route::of(self.listener().spec.protocol, version, request.uri().path(), headers);
         let form = match route {
@@ -38,7 +44,7 @@ impl Source {
             Ok(Route::Message | Route::Lines) | Err(_) => ResponseFormat::Plain,
         };
         let taken = match route {
-            Ok(route) => self.take(route, request).await,
+            Ok(route) => self.take(route, request, activity).await,
             Err(refused) => Err(refused),
         };
         match taken {
@@ -54,8 +60,18 @@ impl Source {
     }
 
     /// Takes the messages of a request.
-    async fn take(&self, route: Route, request: Request<Incoming>) -> Result<Taken, Refused> {
-        let admission = authorized(&self.intake.listeners[self.listener_index], request.headers())?;
+    async fn take(
+        &self,
+        route: Route,
+        request: Request<Incoming>,
+        activity: &Activity,
+    ) -> Result<Taken, Refused> {
+        let admission = authorized(self.listener(), request.headers())?;
+        let identity = match &admission {
+            Some(admission) => Identity::of_token(admission),
+            None => Identity::of_peer(self.peer),
+        };
+        activity.set_identity(&identity);
         if request.method() != Method::POST {
             return Err(Refused::Method);
         }
@@ -79,7 +95,7 @@ impl Source {
             Route::Grpc => LogsEncoding::Protobuf.bytes_max() + grpc::PREFIX_BYTES,
         };
         let message_coding = grpc::coding(request.headers());
-        let body = HeldBody::read(self, request.into_body(), coding, bytes_max).await?;
+        let body = HeldBody::read(self, identity, request.into_body(), (coding, bytes_max)).await?;
         let (kind, messages, rejected) = match route {
             Route::Message => (SourceKind::Http, Messages { body, split: Split::Whole }, 0),
             Route::Lines => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),

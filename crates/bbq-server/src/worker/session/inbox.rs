@@ -7,8 +7,9 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use super::socket::SessionSocket;
+use crate::access::Identity;
 use crate::worker::intake::{Intake, SPARE_BUFFER_BYTES};
-use crate::worker::memory_budget::MemoryShare;
+use crate::worker::memory_budget::{Held, MemoryShare};
 
 /// Less room than this is not worth a system call.
 const READ_BYTES_MIN: usize = 64 * 1024;
@@ -22,11 +23,18 @@ pub(crate) struct Inbox {
     handled: usize,
     /// Counts the memory of `held` while bytes wait in it.
     share: MemoryShare,
+    /// Who sends the bytes.
+    identity: Identity,
 }
 
 impl Inbox {
-    pub(crate) fn new(intake: Rc<Intake>) -> Inbox {
-        Inbox { intake, held: Vec::new(), handled: 0, share: MemoryShare::default() }
+    pub(crate) fn new(intake: Rc<Intake>, identity: Identity) -> Inbox {
+        Inbox { intake, held: Vec::new(), handled: 0, share: MemoryShare::default(), identity }
+    }
+
+    /// Sets who sends from the next batch on.
+    pub(crate) fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
     }
 
     /// Bytes that are not handled.
@@ -47,7 +55,7 @@ impl Inbox {
             return self.release();
         }
         if is_next {
-            self.intake.memory.renew(&self.share);
+            self.intake.memory.renew(&mut self.share);
         }
         // If too much is held now, the next read notices.
         let _counted = self.account();
@@ -76,7 +84,8 @@ impl Inbox {
 
     /// Counts the memory of the buffer; `false` when the session must be closed, because too much is held.
     pub(crate) fn account(&mut self) -> bool {
-        self.intake.memory.set(&mut self.share, self.held.capacity()).is_ok() && !self.must_close()
+        let held = Held { bytes: self.held.capacity(), filled: self.waiting() };
+        self.intake.memory.set(&mut self.share, held, || self.identity.clone()).is_ok() && !self.must_close()
     }
 
     /// Whether the session must be closed, because others need its memory.

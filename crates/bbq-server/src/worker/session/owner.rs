@@ -40,6 +40,13 @@ pub struct Established {
     pub(super) ack_sent: u64,
 }
 
+impl Established {
+    /// The identity that the client's token proved.
+    pub(super) fn admission(&self) -> Option<&Arc<Admission>> {
+        self.owner.admission.as_ref()
+    }
+}
+
 /// A batch as it came, and its numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived<'a> {

@@ -22,7 +22,8 @@ use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 
 use super::owner::Established;
 use super::task::late_hello;
-use crate::worker::accept::idle::{Candidate, longest_idle};
+use crate::access::{Claim, Identity};
+use crate::worker::accept::idle;
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::accept::watched::{Entry, Watched};
 use crate::worker::intake::Intake;
@@ -107,23 +108,21 @@ impl QuietSessions {
         self.entries.take_all()
     }
 
-    /// The sessions that have been idle for longest, among those that have been idle since `latest` or earlier.
-    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
-        let mut candidates = Vec::new();
+    /// Calls `claim` for every quiet session. Those that have been idle since `latest` or earlier can be closed.
+    pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
         self.entries.for_each(|key, session| {
-            if session.last_active <= latest {
-                candidates.push(Candidate { idle_since: session.last_active, key });
-            }
+            let admission = session.established.as_ref().and_then(Established::admission);
+            let identity =
+                admission.map_or_else(|| Identity::of_peer(session.peer), |shown| Identity::of_token(shown));
+            claim(idle::claim(identity, session.last_active, latest, key));
         });
-        longest_idle(candidates)
     }
 
     /// Closes an idle session; `false` when the session is no longer idle.
     pub(crate) fn close_idle(&self, intake: &Intake, key: usize) -> bool {
         let Some(session) = self.entries.take_if(key, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);
-        let text =
-            "idle for longest while others wait to connect; connect again when there is something to send";
+        let text = "idle while others wait to connect, and this sender has the most connections; connect again when there is something to send";
         refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
         true
     }

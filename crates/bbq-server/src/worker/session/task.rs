@@ -15,6 +15,7 @@ use super::inbox::Inbox;
 use super::rounds::LastBatch;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
 use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
+use crate::access::Identity;
 use crate::time::unix_ns;
 use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::limits::IntakeLimits;
@@ -72,7 +73,7 @@ impl SessionTask {
         last_active: u32,
     ) -> SessionTask {
         SessionTask {
-            inbox: Inbox::new(Rc::clone(&intake)),
+            inbox: Inbox::new(Rc::clone(&intake), Identity::of_peer(peer)),
             // A client that sends only a hello is quiet right after the welcome.
             last_batch: intake.rounds.no_batch(),
             is_new: true,
@@ -92,10 +93,12 @@ impl SessionTask {
 
     /// Serves a session until it ends, is quiet, or moves to another worker.
     pub(crate) async fn run(&mut self, mut state: SessionState<SessionSocket>) -> Outcome {
+        self.note_identity(&state);
         loop {
             let was_open = state.is_open();
             let step = self.step(&mut state);
             if state.is_open() && !was_open {
+                self.note_identity(&state);
                 self.last_active = self.intake.view.active_sessions.now();
             }
             // A batch that is larger than a turn counts as several turns.
@@ -134,6 +137,13 @@ impl SessionTask {
                     return Outcome::Ended;
                 }
             }
+        }
+    }
+
+    /// Notes whose memory the bytes of this session take.
+    fn note_identity(&mut self, state: &SessionState<SessionSocket>) {
+        if let Some(admission) = state.owner().and_then(|owner| owner.admission.as_deref()) {
+            self.inbox.set_identity(Identity::of_token(admission));
         }
     }
 
@@ -197,7 +207,7 @@ impl SessionTask {
         match received {
             Received::Some => {}
             Received::Quiet => return NextStep::Suspend,
-            Received::Evicted => state.refuse(self.evicted()),
+            Received::Evicted => state.refuse(self.evicted(needed)),
             Received::TimedOut if state.is_open() => state.refuse(late_batch(self.intake.limits)),
             Received::TimedOut => {
                 let socket = &state.replies().connection;
@@ -320,9 +330,17 @@ impl SessionTask {
     }
 
     /// The refusal of a session whose memory others need.
-    fn evicted(&self) -> Refusal {
+    fn evicted(&self, needed: usize) -> Refusal {
         self.intake.listeners[self.listener_index].ledger.add_evicted(1);
-        let text = "unfinished batches hold too much memory, and this one is unfinished for longest; send it again later";
+        let text = "unfinished batches hold too much memory, and this sender holds the most; send the batch again later";
+        if self.intake.memory.is_beyond(needed) {
+            let bytes_max = self.intake.limits.unfinished_bytes_max;
+            let text = format!(
+                "the batch has {needed} bytes, and a worker of this server has {bytes_max} for all unfinished ones; raise \
+                 unfinished_bytes_max, or the memory limit of the server"
+            );
+            return Refusal::new(RefusalCode::Busy, text);
+        }
         Refusal::new(RefusalCode::Busy, text)
     }
 

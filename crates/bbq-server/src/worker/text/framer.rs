@@ -135,6 +135,21 @@ impl Framer {
         }
     }
 
+    /// Gives up the unfinished message, to free its memory; the caller counts it. Returns `false` if the connection can have no other
+    /// message.
+    pub(crate) fn give_up(&mut self) -> bool {
+        match self {
+            Framer::NewLines | Framer::NewSyslog => {}
+            Framer::Lines(framer) => framer.give_up(),
+            Framer::Syslog(framer) => framer.give_up(),
+            Framer::Whole(framer) => {
+                framer.give_up();
+                return false;
+            }
+        }
+        true
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Framer::NewLines | Framer::NewSyslog => 0,

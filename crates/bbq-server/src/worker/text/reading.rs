@@ -1,12 +1,14 @@
 //! Reads text connections through the worker's buffer.
 
+use bbq_wire::Peer;
 use rustix::io::Errno;
 
-use super::framer::FramerError;
+use super::framer::{Framer, FramerError};
+use crate::access::Identity;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
 use crate::worker::intake::{Intake, READ_BYTES};
-use crate::worker::memory_budget::MemoryShare;
+use crate::worker::memory_budget::{Held, MemoryShare};
 use crate::worker::stream::tls::RECORD_BYTES_MAX;
 
 /// Bytes of one read at a listener that limits the messages of an address: what an address sends too much in one read, it waits for
@@ -79,9 +81,11 @@ impl Intake {
             return ReadOutcome::Finished;
         }
         let held = framer.held_bytes();
-        if (held_before > 0 || held > 0) && !self.may_hold(memory, held, taken > 0) {
-            listener.ledger.add_dropped(DropReason::Memory, 1);
-            return ReadOutcome::Finished;
+        if (held_before > 0 || held > 0) && !self.may_hold(memory, held, peer, taken > 0) {
+            self.memory.release(memory);
+            if !self.give_up(listener_index, framer) {
+                return ReadOutcome::Finished;
+            }
         }
         match stream.has_more() {
             false if bytes < length => ReadOutcome::Drained,
@@ -96,12 +100,25 @@ impl Intake {
     }
 
     /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
-    /// the connection must be closed.
-    fn may_hold(&self, memory: &mut MemoryShare, bytes: usize, is_new: bool) -> bool {
+    /// the message must be given up.
+    fn may_hold(&self, memory: &mut MemoryShare, bytes: usize, peer: Peer, is_new: bool) -> bool {
         if is_new {
             self.memory.renew(memory);
         }
-        self.memory.set(memory, bytes).is_ok() && !self.memory.must_close(memory)
+        let identity = || Identity::of_peer(peer);
+        self.memory.set(memory, Held::filled(bytes), identity).is_ok() && !self.memory.must_close(memory)
+    }
+
+    /// Gives up an unfinished message whose memory others need, and counts it. What the sender has sent behind it is still taken. Returns
+    /// `false` if nothing can follow on the connection, which is then to be closed.
+    pub(crate) fn give_up(&self, listener_index: usize, framer: &mut Framer) -> bool {
+        let ledger = &self.listeners[listener_index].ledger;
+        ledger.add_dropped(DropReason::Memory, 1);
+        let goes_on = framer.give_up();
+        if !goes_on {
+            ledger.add_evicted(1);
+        }
+        goes_on
     }
 
     /// Ends a connection in the middle of a message.

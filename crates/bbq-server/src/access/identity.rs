@@ -1,0 +1,82 @@
+//! Who holds what all senders share: connections, memory for unfinished messages, and the table of streams. A sender cannot get more by
+//! opening more connections, as all of them count as one identity.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bbq_wire::Peer;
+
+use super::peer_log::address_of;
+use super::tokens::Admission;
+
+/// Who a sender is, as far as the server can tell senders apart: the name of its token, otherwise its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    /// All others together: a stream of which only batches were found, a checkpoint of an earlier version.
+    #[default]
+    Unknown,
+    /// An address; the IPv6 addresses of a /64 network are one, because one machine usually has them all.
+    Address(IpAddr),
+    /// The user of a process that sends through a unix socket.
+    User(u32),
+    /// The name of a token. The same name at two listeners is one identity.
+    Token(Arc<str>),
+}
+
+impl Identity {
+    /// Of a sender that has shown a token.
+    pub(crate) fn of_token(admission: &Admission) -> Identity {
+        Identity::Token(Arc::clone(admission.identity()))
+    }
+
+    /// Of a sender without a token.
+    pub(crate) fn of_peer(peer: Peer) -> Identity {
+        match (address_of(peer), peer) {
+            (Some(address), _) => Identity::Address(address),
+            (None, Peer::Process { uid, .. }) => Identity::User(uid),
+            (None, _) => Identity::Unknown,
+        }
+    }
+
+    /// Reads what `Display` writes, which has no blanks.
+    pub(crate) fn parse(text: &str) -> Option<Identity> {
+        match text.split_once(':') {
+            _ if text == "-" => Some(Identity::Unknown),
+            Some(("user", user)) => user.parse().ok().map(Identity::User),
+            Some(("token", name)) => Some(Identity::Token(name.into())),
+            _ => text.parse().ok().map(Identity::Address),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Unknown => f.write_str("-"),
+            Identity::Address(address) => address.fmt(f),
+            Identity::User(user) => write!(f, "user:{user}"),
+            Identity::Token(name) => write!(f, "token:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_comes_back_from_its_text() {
+        let identities = [
+            Identity::Unknown,
+            Identity::Address("192.0.2.1".parse().unwrap()),
+            Identity::Address("2001:db8::".parse().unwrap()),
+            Identity::User(1000),
+            Identity::Token("till:4".into()),
+        ];
+        for identity in identities {
+            assert_eq!(Identity::parse(&identity.to_string()), Some(identity));
+        }
+        assert_eq!(Identity::parse("nobody"), None);
+    }
+}
