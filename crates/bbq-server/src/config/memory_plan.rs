@@ -95,6 +95,8 @@ pub struct MemoryPlan {
     pub(crate) streams_max: usize,
     /// Connections get small buffers.
     pub(crate) is_small: bool,
+    /// Something is smaller than it would be without a limit.
+    pub(crate) is_reduced: bool,
 }
 
 /// What one part of the server may take.
@@ -161,6 +163,10 @@ impl MemoryPlan {
             ("sinks", sinks_bytes),
             ("the table of streams", streams),
         ];
+        let is_reduced = limit.is_some() && {
+            let free = MemoryPlan::new(None, demand);
+            free.bytes() > budgets.iter().map(|(_, bytes)| bytes).sum()
+        };
         MemoryPlan {
             limit,
             budgets: budgets.map(|(what, bytes)| Budget { what: what.to_owned(), bytes }).into(),
@@ -171,6 +177,7 @@ impl MemoryPlan {
             connections_max,
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             is_small,
+            is_reduced,
         }
     }
 
@@ -229,6 +236,7 @@ mod tests {
                 let plan = of(mib, defaults(mib, processors));
                 assert_eq!(plan.problem(), None, "{mib} MiB, {processors} processors: {plan:?}");
                 assert!(plan.unfinished_bytes_max > 0 && plan.connections_max >= CONNECTIONS_MIN);
+                assert!(plan.is_reduced || mib > 2000);
             }
         }
     }
@@ -241,7 +249,7 @@ mod tests {
             assert_eq!(plan.hot_bytes_max, HOT_BYTES_DEFAULT);
             assert_eq!(plan.sink_window_bytes, SINK_WINDOW_BYTES_MAX);
             assert_eq!(plan.streams_max, STREAMS_MAX);
-            assert!(!plan.is_small && plan.connections_max > 20_000);
+            assert!(!plan.is_small && !plan.is_reduced && plan.connections_max > 20_000);
         }
         let plan = MemoryPlan::new(None, defaults(1 << 30, 256));
         assert_eq!(plan.unfinished_bytes_max, 256 * UNFINISHED_BYTES_PER_WORKER_DEFAULT);

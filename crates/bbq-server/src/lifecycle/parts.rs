@@ -126,8 +126,9 @@ impl Parts {
     }
 
     fn announce_memory(&self) {
-        let MemoryPlan { limit, unfinished_bytes_max, connections_max, .. } = &self.memory;
-        if let Some(MemoryLimit { bytes, from }) = limit {
+        let MemoryPlan { limit, unfinished_bytes_max, connections_max, is_reduced, .. } = &self.memory;
+        // With enough memory everything is as documented, and there is nothing to say.
+        if let Some(MemoryLimit { bytes, from }) = limit.as_ref().filter(|_| *is_reduced) {
             info!(
                 limit = %ShownBytes(*bytes),
                 from,

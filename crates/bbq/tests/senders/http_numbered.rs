@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use crate::curl::{Answer, curl};
+use crate::support::fault::Fault;
 use crate::support::{PATIENCE, Setup, assert_balanced};
 
 const STREAM: &str = "0123456789abcdef0123456789ABCDEF";
@@ -50,6 +51,50 @@ fn a_repeated_request_is_harmless_also_after_a_kill() {
     assert_balanced(&status);
     assert_eq!(server.stop(), Some(0));
     assert_eq!(setup.written(), b"1\n2\n3\n4\n5\n6\n7\n");
+}
+
+/// If this fails, messages count as known that only a failed lane had in its memory.
+#[test]
+fn what_a_failed_lane_had_in_memory_is_no_duplicate() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]).with(&["--workers", "2"]);
+    let server = setup.start();
+    let five = |first: u64| (first..first + 5).map(|number| format!("{number}\n")).collect::<String>();
+    assert_eq!(post(&setup, "", 1, five(1).as_bytes()).status, 200);
+    let status = server.status();
+    let lanes = status["spool"]["lanes"].as_array().expect("lanes");
+    let home = lanes.iter().position(|lane| lane["records"] == 5).expect("one lane has them");
+    let fault = Fault::inject(server.pid(), &format!("lane-{home}"), "fdatasync:error=EIO");
+    // The kernel chooses the worker of each connection: the stream may wait for its home lane, or go on in the other.
+    let mut first = 6;
+    server.wait_status("a lane that failed", |status| {
+        if post(&setup, "", first, five(first).as_bytes()).status == 200 {
+            first += 5;
+        }
+        status["spool"]["lanes"][home]["condition"] == "failed"
+    });
+    drop(fault);
+    // What follows, as a sender may with requests in flight, and what had no answer, to either worker.
+    let later = first + 5;
+    for _try in 0..10 {
+        let _any = post(&setup, "", later, five(later).as_bytes());
+        let answer = post(&setup, "", first, five(first).as_bytes());
+        if answer.status == 200 {
+            assert_eq!(answer.body["taken"], 5, "nobody has them: {}", answer.body);
+            break;
+        }
+    }
+    server.kill();
+    let server = setup.start();
+    for first in [first, later] {
+        let answer = post(&setup, "", first, five(first).as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
+    let text = String::from_utf8(setup.written()).expect("text");
+    let mut numbers: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..later + 5).collect::<Vec<_>>());
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
 /// Sends a request on a connection of its own, and returns status and body.

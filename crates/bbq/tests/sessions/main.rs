@@ -2,6 +2,7 @@
 
 mod admin_connections;
 mod bad_batches;
+mod forgotten;
 mod growth;
 mod late_hello;
 mod order;
