@@ -144,7 +144,11 @@ impl World<'_> {
             let drawn = Duration::from_secs(ROUND_SECONDS_MIN + random.below(ROUND_SECONDS_MORE));
             self.round(drawn.min(left), random.fork(number)).with_context(|| format!("in round {number}"))?;
             watch::collect_ended();
-            println!("edges: round {number}: {} messages so far", self.field.book.counts().messages);
+            println!(
+                "edges: round {number} ({} s): {} messages so far",
+                drawn.min(left).as_secs(),
+                self.field.book.counts().messages
+            );
             let copies_are_clean = self.copies.iter().all(|copy| copy.counts.is_clean());
             let is_clean = self.field.book.counts().is_clean() && copies_are_clean;
             ensure!(is_clean, "messages break their promises, in round {number}");
@@ -203,20 +207,21 @@ impl World<'_> {
         done
     }
 
-    /// Waits until everything is delivered, and stops the servers: first those that pass messages on. Returns what the sinks of each
-    /// copy have delivered and missed.
+    /// Waits until everything is delivered, and stops the servers: first those that pass messages on. Returns how many messages each
+    /// copy must have.
     fn settle(&mut self) -> Result<[u64; 4]> {
-        let mut sinks = Vec::new();
-        for index in [NORTH, SOUTH, ASIDE, CENTRE] {
-            sinks.push(self.sites[index].wait_quiet()?);
-        }
+        let quiet = |index: usize| self.sites[index].wait_quiet();
+        let [north, south, aside, centre] = [quiet(NORTH)?, quiet(SOUTH)?, quiet(ASIDE)?, quiet(CENTRE)?];
         for index in [NORTH, SOUTH, ASIDE, CENTRE] {
             let site = &self.sites[index];
             self.field.book.while_stopping(|| site.server.stop()).context(site.name)?;
         }
-        self.missed = sinks.iter().flat_map(|sinks| sinks.values()).map(|sink| sink.missed).sum();
-        let delivered = |place: usize, name: &str| sinks[place].get(name).map_or(0, |sink| sink.messages);
-        Ok([delivered(3, "copy"), delivered(2, "main"), delivered(0, "copy"), delivered(1, "copy")])
+        self.missed = [&north, &south, &aside, &centre]
+            .into_iter()
+            .flat_map(|sinks| sinks.values())
+            .map(|sink| sink.missed)
+            .sum();
+        Ok([centre["copy"], aside["main"], north["copy"], south["copy"]].map(|sink| sink.messages))
     }
 
     fn read_copies(&mut self, central: &Lanes, delivered: &[u64; 4], additions: u64) -> Result<()> {

@@ -27,6 +27,9 @@ pub(super) struct Site {
     pub(super) made: Made,
 }
 
+/// How long the stop at the end of a round waits for sinks, which have delivered everything.
+const LAST_DRAIN_SECONDS: u64 = 30;
+
 /// What configurations are drawn from.
 pub(super) struct Plan {
     home: Home,
@@ -38,17 +41,18 @@ pub(super) struct Plan {
 impl Plan {
     fn draw(&mut self, random: &mut Random) -> String {
         let sinks = sinks::draw(&mut self.sinks, random);
-        self.text(&sinks, random)
+        let drain_seconds = *random.one_of(&[0, 1, 3]);
+        self.text(&sinks, drain_seconds, random)
     }
 
     fn draw_with_all_sinks(&mut self, random: &mut Random) -> String {
         let sinks = sinks::all(&mut self.sinks, random);
-        self.text(&sinks, random)
+        // A stop without time for the sinks leaves lines in a file that the cursor does not cover: the next start writes them again.
+        self.text(&sinks, LAST_DRAIN_SECONDS, random)
     }
 
-    fn text(&mut self, sinks: &str, random: &mut Random) -> String {
-        // A stop waits so long for sinks whose next server is away.
-        let drain_seconds = *random.one_of(&[0, 1, 3]);
+    /// A stop waits `drain_seconds` for sinks whose next server is away.
+    fn text(&mut self, sinks: &str, drain_seconds: u64, random: &mut Random) -> String {
         let rest = settings::draw_rest(random, &self.home, &mut self.sizes);
         format!("{}{sinks}drain_timeout_seconds = {drain_seconds}\n{rest}", self.listen)
     }

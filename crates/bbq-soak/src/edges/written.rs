@@ -133,6 +133,7 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book::Promise;
 
     fn compared(own: &[u64], gaps: u64) -> Counts {
         let lane = |numbers: &[u64]| {
@@ -141,6 +142,33 @@ mod tests {
         let mut copy = Copy::new("copy", Path::new("/nowhere"));
         copy.compare(&lane(&[0, 1, 2, 3, 4, 5]), &lane(own), gaps);
         copy.counts
+    }
+
+    /// What a copy with these messages of run 0 counts, if the central output has the messages 0 to 4.
+    fn read(numbers: &[u64]) -> Counts {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("messages.log");
+        let line = |number: &u64| {
+            let mut text = Vec::new();
+            Message { run: 0, number: *number }.write(&mut text);
+            format!("{{\"worker\":2,\"message\":\"{}\"}}\n", String::from_utf8(text).unwrap())
+        };
+        std::fs::write(&path, numbers.iter().map(line).collect::<String>()).unwrap();
+        let book = Book::default();
+        book.begin("test".to_owned(), Promise { ordered: true, no_holes: true, durable: true });
+        let central = Lanes::from([(0, (0..5).map(|number| (0, number)).collect())]);
+        let mut copy = Copy::new("copy", &path);
+        let lanes = copy.read(&central, &book).unwrap();
+        assert_eq!(lanes.values().flatten().count() as u64, copy.counts.messages - copy.counts.foreign);
+        copy.counts
+    }
+
+    #[test]
+    fn a_doubled_a_late_and_a_foreign_line_of_a_copy_are_told_apart() {
+        assert_eq!(read(&[1, 2, 4]), Counts { messages: 3, ..Counts::default() });
+        assert_eq!(read(&[1, 2, 2]), Counts { messages: 3, doubled: 1, ..Counts::default() });
+        assert_eq!(read(&[2, 1, 3]), Counts { messages: 3, disordered: 1, ..Counts::default() });
+        assert_eq!(read(&[2, 5]), Counts { messages: 2, foreign: 1, ..Counts::default() });
     }
 
     #[test]
