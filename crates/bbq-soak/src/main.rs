@@ -19,6 +19,7 @@ mod clients;
 mod disks;
 mod edges;
 mod faults;
+mod home;
 mod message;
 mod options;
 mod output;

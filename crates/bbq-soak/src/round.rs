@@ -16,10 +16,11 @@ use crate::admin;
 use crate::clients::{self, Crew, Field, PATIENCE, end_senders};
 use crate::disks::Disks;
 use crate::faults::{Faults, Made, Pace, Theme};
+use crate::home::Home;
 use crate::options::{Disk, Options};
 use crate::output::Output;
 use crate::random::Random;
-use crate::server::{Home, Server, wait};
+use crate::server::{Server, wait};
 use crate::settings::{self, Places, Sizes};
 use crate::watch;
 

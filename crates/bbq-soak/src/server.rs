@@ -1,7 +1,6 @@
 //! The processes of the server under test. During an upgrade there are two processes; afterwards the new process is left.
 
 use std::fs::{self, File};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,19 +11,11 @@ use serde_json::Value;
 
 use crate::admin;
 use crate::clients::PATIENCE;
+use crate::home::Home;
 use crate::watch::{self, Descriptors};
 
 /// The interval between two checks of a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The files and the address of a server.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) config: PathBuf,
-    pub(crate) data: PathBuf,
-    pub(crate) log: PathBuf,
-    pub(crate) admin: SocketAddr,
-}
 
 pub(crate) struct Server {
     program: PathBuf,

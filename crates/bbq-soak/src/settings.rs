@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::home::Home;
 use crate::random::Random;
-use crate::server::Home;
 
 /// The addresses and paths of a run.
 #[derive(Clone, Debug)]

@@ -12,9 +12,10 @@ use crate::admin;
 use crate::book::Book;
 use crate::clients::PATIENCE;
 use crate::faults::{Faults, Made, Pace, Theme};
+use crate::home::Home;
 use crate::options::Disk;
 use crate::random::Random;
-use crate::server::{Home, Server, wait};
+use crate::server::{Server, wait};
 use crate::settings::{self, Sizes};
 
 pub(super) struct Site {
