@@ -47,6 +47,9 @@ Usage: cargo xtask TASK
   soak chain [--messages N] [--kills N] [--seed S] ...
            send numbered messages through two servers to a file, JetStream, Kafka and S3, while each process is
            killed
+  soak edges [--minutes N] [--seed S] ...
+           send through two edges to a centre by clients with two servers each, while each process is killed, and
+           sinks are added and removed
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel

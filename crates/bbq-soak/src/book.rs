@@ -95,6 +95,11 @@ impl Book {
         number
     }
 
+    /// Whether the messages of a run come in the order of their numbers.
+    pub(crate) fn is_ordered(&self, run: u32) -> bool {
+        self.locked().runs.get(run as usize).is_some_and(|run| run.promise.ordered)
+    }
+
     /// Notes messages of a run that are about to be sent. Returns the first number.
     pub(crate) fn send(&self, run: u32, messages: u64) -> u64 {
         let mut pages = self.locked();

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::process::Signal;
 
-use crate::clients::Field;
+use crate::book::Book;
 use crate::disks::Disks;
 use crate::options::Disk;
 use crate::random::Random;
 use crate::server::Server;
-use crate::settings::{self, Sizes};
 
 /// The number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,11 +42,6 @@ impl Theme {
         let known = if disk == Disk::Well { &themes[..5] } else { &themes[..] };
         *random.one_of(known)
     }
-
-    /// The longest pause between two faults, in milliseconds.
-    fn pause(self) -> u64 {
-        if self == Theme::Calm { 1000 } else { 600 }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,13 +56,31 @@ enum Fault {
     DiskError,
 }
 
+/// How fast faults follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// The longest pause between two faults, in milliseconds.
+    pub(crate) pause_ms_max: u64,
+    /// How long a killed server stays away at most, in milliseconds.
+    pub(crate) away_ms_max: u64,
+}
+
+impl Pace {
+    /// The pace for a single server.
+    pub(crate) fn of(theme: Theme) -> Pace {
+        Pace { pause_ms_max: if theme == Theme::Calm { 1000 } else { 600 }, away_ms_max: 500 }
+    }
+}
+
 pub(crate) struct Faults<'a> {
-    pub(crate) field: &'a Field,
+    pub(crate) book: &'a Book,
     pub(crate) server: &'a Server,
     pub(crate) disks: Option<&'a Disks>,
     pub(crate) disk: Disk,
     pub(crate) random: Random,
-    pub(crate) sizes: Sizes,
+    /// Draws another configuration.
+    pub(crate) draw_config: &'a mut (dyn FnMut(&mut Random) -> String + Send),
+    pub(crate) pace: Pace,
     pub(crate) made: Made,
     /// A line for each fault.
     pub(crate) diary: Vec<String>,
@@ -79,7 +91,7 @@ impl Faults<'_> {
     pub(crate) fn round(&mut self, theme: Theme, duration: Duration) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < duration {
-            let pause = self.random.below(theme.pause());
+            let pause = self.random.below(self.pace.pause_ms_max);
             std::thread::sleep(Duration::from_millis(pause));
             let fault = self.draw(theme);
             self.diary.push(format!("{:8.3} {fault:?}", begin.elapsed().as_secs_f64()));
@@ -139,7 +151,7 @@ impl Faults<'_> {
     }
 
     fn configure(&mut self) -> Result<()> {
-        let text = settings::draw(&mut self.random, self.server.places(), &mut self.sizes);
+        let text = (self.draw_config)(&mut self.random);
         self.server.configure(&text)
     }
 
@@ -147,7 +159,7 @@ impl Faults<'_> {
     fn kill(&mut self, all: bool) -> Result<()> {
         self.made.kills += 1;
         // Messages that were only in memory before the kill may be lost, also those that came until the kill happened.
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         if all {
             self.server.kill();
         } else {
@@ -159,9 +171,9 @@ impl Faults<'_> {
                 self.wait_decided()?;
             }
         }
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         if self.server.pids().is_empty() {
-            std::thread::sleep(Duration::from_millis(self.random.below(500)));
+            std::thread::sleep(Duration::from_millis(self.random.below(self.pace.away_ms_max)));
             if self.random.percent(50) {
                 self.configure()?;
             }
@@ -185,7 +197,7 @@ impl Faults<'_> {
         self.made.stops += 1;
         // A server that is still starting handles SIGTERM differently.
         self.wait_decided()?;
-        self.field.book.while_stopping(|| self.server.stop())?;
+        self.book.while_stopping(|| self.server.stop())?;
         if self.random.percent(50) {
             self.configure()?;
         }
@@ -195,11 +207,11 @@ impl Faults<'_> {
     fn full_disk(&mut self) -> Result<()> {
         let Some(disks) = self.disks else { return Ok(()) };
         self.made.full_disks += 1;
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         let ballast = disks.fill()?;
         std::thread::sleep(Duration::from_millis(self.random.below(3000)));
         drop(ballast);
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         Ok(())
     }
 
@@ -207,16 +219,16 @@ impl Faults<'_> {
     fn disk_error(&mut self) -> Result<()> {
         let Some(disks) = self.disks else { return Ok(()) };
         self.made.disk_errors += 1;
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         let ballast = disks.break_writes()?;
         std::thread::sleep(Duration::from_millis(self.random.below(3000)));
         drop(ballast);
         // The exit code may report the failed lane.
-        let stopped = self.field.book.while_stopping(|| self.server.stop());
+        let stopped = self.book.while_stopping(|| self.server.stop());
         if !self.server.pids().is_empty() {
             stopped?;
         }
-        self.field.book.end_epoch();
+        self.book.end_epoch();
         self.server.start()
     }
 }

@@ -1,5 +1,6 @@
 //! Runs real servers and clients of bbq under faults drawn from a seed, and accounts for every message: lost, doubled, out of
-//! order, or never sent. `cargo xtask soak` builds and runs it. `cargo xtask soak chain` runs a chain of two servers and three sinks (`chain`).
+//! order, or never sent. `cargo xtask soak` builds and runs it. `cargo xtask soak chain` runs a chain of two servers and three sinks (`chain`), and
+//! `cargo xtask soak edges` several servers whose sinks come and go (`edges`).
 //!
 //! A run is a series of rounds. In each round, all clients send during faults of one theme. Then the faults end, and every client
 //! waits for its acknowledgements. The server becomes quiet, and its ledger must balance. Then the server is stopped in order,
@@ -16,12 +17,15 @@ mod book;
 mod chain;
 mod clients;
 mod disks;
+mod edges;
 mod faults;
+mod home;
 mod message;
 mod options;
 mod output;
 mod random;
 mod round;
+mod sender;
 mod server;
 mod settings;
 mod watch;
@@ -31,15 +35,18 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use chain::options::{ChainOptions, SenderOptions};
+use chain::options::ChainOptions;
+use edges::options::EdgesOptions;
 use options::{Disk, Options};
+use sender::SenderOptions;
 
 // What to run instead of the soak; a comment for documentation would replace the text of the help.
 #[derive(Debug, Subcommand)]
 enum Task {
     Chain(ChainOptions),
+    Edges(EdgesOptions),
     #[command(hide = true)]
-    ChainSender(SenderOptions),
+    Sender(SenderOptions),
 }
 
 /// Runs real servers and clients under faults, and accounts for every message
@@ -56,7 +63,8 @@ fn main() -> ExitCode {
     let Arguments { options, task } = Arguments::parse();
     let done = match task {
         Some(Task::Chain(options)) => chain::run(&options).map(|is_clean| u8::from(!is_clean)),
-        Some(Task::ChainSender(options)) => chain::sender::send(&options).map(|()| 0),
+        Some(Task::Edges(options)) => edges::run(&options).map(|is_clean| u8::from(!is_clean)),
+        Some(Task::Sender(options)) => sender::send(&options).map(|()| 0),
         None => soak(&options),
     };
     match done {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
 /// What the disk under the data directory does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,16 +17,29 @@ pub(crate) enum Disk {
     Errors,
 }
 
-/// Runs real servers and clients under faults, and accounts for every message
-#[derive(Clone, Debug, Parser)]
-#[command(name = "cargo xtask soak")]
-pub(crate) struct Options {
+/// How long faults are made.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Span {
     /// How many minutes the faults last; the last check comes afterwards
     #[arg(long, value_name = "N", default_value_t = 1)]
     minutes: u64,
     /// How many seconds the faults last
     #[arg(long, value_name = "N", conflicts_with = "minutes")]
     seconds: Option<u64>,
+}
+
+impl Span {
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(60 * self.minutes))
+    }
+}
+
+/// Runs real servers and clients under faults, and accounts for every message
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask soak")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) span: Span,
     /// Repeats the faults and settings of a run, but not their exact times [default: the time]
     #[arg(long, value_name = "S", default_value_t = clock(), hide_default_value = true)]
     pub(crate) seed: u64,
@@ -49,17 +62,13 @@ pub(crate) fn clock() -> u64 {
 }
 
 impl Options {
-    pub(crate) fn duration(&self) -> Duration {
-        Duration::from_secs(self.seconds.unwrap_or(60 * self.minutes))
-    }
-
     /// The command that repeats the run.
     pub(crate) fn command(&self) -> String {
         let segment_bytes =
             self.segment_bytes.map(|bytes| format!(" --segment-bytes {bytes}")).unwrap_or_default();
         let disk =
             self.disk.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        let seconds = self.duration().as_secs();
+        let seconds = self.span.duration().as_secs();
         format!("cargo xtask soak --seconds {seconds} --seed {}{segment_bytes} --disk {disk}", self.seed)
     }
 }

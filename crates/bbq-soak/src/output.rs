@@ -7,8 +7,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::book::Book;
-
 /// Reads new lines of the output. The server must be stopped: a running one may truncate its file after a kill.
 pub(crate) struct Output {
     path: PathBuf,
@@ -22,7 +20,8 @@ impl Output {
         Output { path, inode: 0, read_bytes: 0 }
     }
 
-    pub(crate) fn read(&mut self, book: &Book) -> Result<()> {
+    /// Calls `see` with each new line, without its line feed.
+    pub(crate) fn read(&mut self, mut see: impl FnMut(&[u8])) -> Result<()> {
         let directory = self.path.parent().context("the output has a directory")?.to_owned();
         let name = self.path.file_name().context("the output has a name")?.to_string_lossy().into_owned();
         let mut set_aside = Vec::new();
@@ -35,19 +34,19 @@ impl Output {
         // The names have a time and a number with leading zeros, so they sort by age.
         set_aside.sort();
         for path in set_aside {
-            self.read_file(&path, book)?;
+            self.read_file(&path, &mut see)?;
             fs::remove_file(&path)?;
         }
         let path = self.path.clone();
         if path.exists() {
-            self.read_bytes = self.read_file(&path, book)?;
+            self.read_bytes = self.read_file(&path, &mut see)?;
             self.inode = fs::metadata(&path)?.ino();
         }
         Ok(())
     }
 
     /// Reads the new part of a file. Returns the file's length.
-    fn read_file(&self, path: &PathBuf, book: &Book) -> Result<u64> {
+    fn read_file(&self, path: &PathBuf, see: &mut impl FnMut(&[u8])) -> Result<u64> {
         let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let metadata = file.metadata()?;
         let from = if metadata.ino() == self.inode { self.read_bytes } else { 0 };
@@ -55,7 +54,7 @@ impl Output {
         let mut reader = BufReader::with_capacity(1024 * 1024, file);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            book.see(line.strip_suffix(b"\n").unwrap_or(&line));
+            see(line.strip_suffix(b"\n").unwrap_or(&line));
             line.clear();
         }
         Ok(metadata.len())

@@ -4,20 +4,19 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::admin;
-use crate::book::Book;
-use crate::clients::{self, Client, Field, PATIENCE};
+use crate::clients::{self, Crew, Field, PATIENCE, end_senders};
 use crate::disks::Disks;
-use crate::faults::{Faults, Made, Theme};
+use crate::faults::{Faults, Made, Pace, Theme};
+use crate::home::Home;
 use crate::options::{Disk, Options};
 use crate::output::Output;
 use crate::random::Random;
@@ -44,8 +43,8 @@ const PORTS: u64 = 20_000;
 /// Lines of the server's log in a report.
 const LOG_LINES: usize = 40;
 
-/// A working client; its thread returns it.
-type Working = JoinHandle<(Box<dyn Client>, Result<(), String>)>;
+/// The most messages that a bbq client sends at a time.
+const BURST_MAX: u64 = 400;
 
 /// Runs all rounds. Returns whether all promises were kept.
 pub(crate) fn run(options: &Options) -> Result<bool> {
@@ -57,22 +56,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let random = Random::new(options.seed);
     let (ports, _reserved) = free_ports(random.clone())?;
     let places = places(&directory, disks.as_ref(), ports)?;
-    let field = Arc::new(Field {
-        places: places.clone(),
-        bbq: fs::canonicalize(&options.bbq)
-            .with_context(|| format!("{}: build it first", options.bbq.display()))?,
-        book: Book::default(),
-        stopping: AtomicBool::new(false),
-        client_kills: AtomicU64::new(0),
-    });
-    let server = Server::new(field.bbq.clone(), places.clone());
+    let bbq = program(&options.bbq)?;
+    let field = Arc::new(Field::new(places.clients.clone(), bbq.clone(), BURST_MAX, 0));
+    let server = Server::new(bbq, places.home.clone());
     let mut soak = Soak {
         options,
-        clients: clients::all(&field, &random),
+        crew: Crew::new(clients::all(&places, &random)),
         field,
         server,
         disks,
-        output: Output::new(places.output),
+        output: Output::new(places.output.clone()),
+        places,
         made: Made::default(),
         descriptors: 0,
         diary: Vec::new(),
@@ -81,22 +75,16 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let done = soak.rounds(begin, random.fork(0));
     soak.server.kill();
-    end_senders(&soak.field.places);
+    end_senders(&soak.places.servers());
     let minutes = begin.elapsed().as_secs_f64() / 60.0;
     Ok(soak.report(minutes, &done))
-}
-
-/// Ends `bbq send` processes that still run after a failure. They would send to the next owner of the port.
-fn end_senders(places: &Places) {
-    for server in places.servers() {
-        watch::processes_with(&server).into_iter().for_each(|pid| watch::signal(pid, Signal::KILL));
-    }
 }
 
 struct Soak<'a> {
     options: &'a Options,
     field: Arc<Field>,
-    clients: Vec<Box<dyn Client>>,
+    places: Places,
+    crew: Crew,
     server: Server,
     disks: Option<Disks>,
     output: Output,
@@ -110,13 +98,13 @@ struct Soak<'a> {
 impl Soak<'_> {
     fn rounds(&mut self, begin: Instant, mut random: Random) -> Result<()> {
         let mut number = 0;
-        while begin.elapsed() < self.options.duration() {
+        while begin.elapsed() < self.options.span.duration() {
             number += 1;
-            let mut sizes = Sizes::draw(&mut random, self.options.segment_bytes);
+            let mut sizes = Sizes::draw(&mut random, self.options.segment_bytes, settings::WORKERS_MAX);
             let theme = Theme::draw(&mut random, self.options.disk);
-            let left = self.options.duration().saturating_sub(begin.elapsed());
+            let left = self.options.span.duration().saturating_sub(begin.elapsed());
             let duration = Duration::from_secs(4 + random.below(ROUND_SECONDS)).min(left);
-            let config = settings::draw(&mut random, self.server.places(), &mut sizes);
+            let config = settings::draw(&mut random, &self.places, &mut sizes);
             self.server.configure(&config)?;
             let round = random.fork(number);
             self.round(theme, duration, (config, sizes), round)
@@ -140,21 +128,22 @@ impl Soak<'_> {
         &mut self,
         theme: Theme,
         duration: Duration,
-        (config, sizes): (String, Sizes),
+        (config, mut sizes): (String, Sizes),
         random: Random,
     ) -> Result<()> {
         self.server.start()?;
         self.check_delivered()?;
         self.descriptors = self.steady_descriptors()?;
-        self.field.stopping.store(false, Ordering::Release);
-        let working = self.start_clients()?;
+        self.crew.start(&self.field)?;
+        let places = &self.places;
         let mut faults = Faults {
-            field: &self.field,
+            book: &self.field.book,
             server: &self.server,
             disks: self.disks.as_ref(),
             disk: self.options.disk,
             random,
-            sizes,
+            draw_config: &mut |random| settings::draw(random, places, &mut sizes),
+            pace: Pace::of(theme),
             made: self.made,
             diary: Vec::new(),
         };
@@ -162,7 +151,7 @@ impl Soak<'_> {
         (self.made, self.diary) = (faults.made, faults.diary);
         self.field.stopping.store(true, Ordering::Release);
         made?;
-        self.join_clients(working)?;
+        self.crew.stop(&self.field)?;
         let status = self.server.wait_quiet()?;
         let unwritten = admin::sum(&status["ledger"]["dropped"]["unwritten"]);
         ensure!(
@@ -174,50 +163,14 @@ impl Soak<'_> {
         self.server.ask(Signal::HUP);
         self.check_resources()?;
         self.field.book.while_stopping(|| self.server.stop())?;
-        self.output.read(&self.field.book)?;
+        self.output.read(|line| self.field.book.see(line))?;
         self.field.book.judge();
-        Ok(())
-    }
-
-    fn start_clients(&mut self) -> Result<Vec<Working>> {
-        let mut working = Vec::new();
-        for mut client in self.clients.drain(..) {
-            let field = Arc::clone(&self.field);
-            working.push(std::thread::Builder::new().spawn(move || {
-                let worked = client.work(&field);
-                (client, worked)
-            })?);
-        }
-        Ok(working)
-    }
-
-    /// Waits for the clients. Each client must end.
-    fn join_clients(&mut self, working: Vec<Working>) -> Result<()> {
-        let begin = Instant::now();
-        let mut problems = Vec::new();
-        for thread in working {
-            // A client waits for several things, each with a time-out.
-            while !thread.is_finished() && begin.elapsed() < 3 * PATIENCE {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            if !thread.is_finished() {
-                bail!("a client hangs; {}", problems.join("; "));
-            }
-            match thread.join() {
-                Ok((client, worked)) => {
-                    problems.extend(worked.err());
-                    self.clients.push(client);
-                }
-                Err(_) => problems.push("a client panicked".to_owned()),
-            }
-        }
-        ensure!(problems.is_empty(), "{}", problems.join("\n"));
         Ok(())
     }
 
     /// Checks that the ledger counts as many delivered messages as the sink's file has.
     fn check_delivered(&self) -> Result<()> {
-        let status = admin::status(self.server.places().admin())?;
+        let status = admin::status(self.server.home().admin)?;
         let delivered = admin::sum(&status["ledger"]["delivered"]);
         let written = self.field.book.counts().messages;
         ensure!(
@@ -312,7 +265,7 @@ impl Soak<'_> {
 }
 
 /// Makes an empty directory. Removes the files that a former run left there.
-pub(crate) fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
+pub(crate) fn prepare(directory: &Path) -> Result<PathBuf> {
     let marker = directory.join("soak");
     if directory.exists() {
         if !marker.exists() && fs::read_dir(directory)?.next().is_some() {
@@ -325,14 +278,22 @@ pub(crate) fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
     Ok(fs::canonicalize(directory)?)
 }
 
+/// The path of the program under test.
+pub(crate) fn program(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).with_context(|| format!("{}: build it first", path.display()))
+}
+
 fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Places> {
     let places = Places {
         ports,
         socket: directory.join("socket"),
-        config: directory.join("bbq.toml"),
-        data: disks.map_or(directory, Disks::data).join("data"),
+        home: Home {
+            config: directory.join("bbq.toml"),
+            data: disks.map_or(directory, Disks::data).join("data"),
+            log: directory.join("server.log"),
+            admin: ([127, 0, 0, 1], ports[6]).into(),
+        },
         output: directory.join("out").join("messages.log"),
-        log: directory.join("server.log"),
         clients: directory.join("clients"),
     };
     fs::create_dir_all(&places.clients)?;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::admin;
 use crate::clients::PATIENCE;
-use crate::settings::Places;
+use crate::home::Home;
 use crate::watch::{self, Descriptors};
 
 /// The interval between two checks of a condition.
@@ -19,36 +19,36 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Server {
     program: PathBuf,
-    places: Places,
+    home: Home,
 }
 
 impl Server {
-    pub(crate) fn new(program: PathBuf, places: Places) -> Server {
-        Server { program, places }
+    pub(crate) fn new(program: PathBuf, home: Home) -> Server {
+        Server { program, home }
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     /// The running processes. Usually there is one.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        watch::processes_with(&self.places.config.display().to_string())
+        watch::processes_with(&self.home.config.display().to_string())
     }
 
     /// Replaces the configuration by a rename: a server that starts at this moment must find the old text or the new text.
     pub(crate) fn configure(&self, text: &str) -> Result<()> {
-        let new = self.places.config.with_extension("new");
+        let new = self.home.config.with_extension("new");
         fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &self.places.config))
+            .and_then(|()| fs::rename(&new, &self.home.config))
             .context("cannot write the configuration")
     }
 
     /// Starts the server, but does not wait until it is ready.
     pub(crate) fn spawn(&self) -> Result<u32> {
-        let log = File::options().create(true).append(true).open(&self.places.log)?;
+        let log = File::options().create(true).append(true).open(&self.home.log)?;
         let mut command = Command::new(&self.program);
-        command.arg("serve").arg("--config").arg(&self.places.config);
+        command.arg("serve").arg("--config").arg(&self.home.config);
         command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Ok(command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?.id())
     }
@@ -62,7 +62,7 @@ impl Server {
     /// Waits until the server is ready. Fails if the server has ended: it has no processes, and `pid`, if given, does not run.
     pub(crate) fn wait_ready(&self, pid: Option<u32>) -> Result<()> {
         let is_ready = wait(PATIENCE, || {
-            let status = admin::status(self.places.admin());
+            let status = admin::status(self.home.admin);
             if matches!(&status, Ok(status) if status["ready"] == true) {
                 return Ok(true);
             }
@@ -152,7 +152,7 @@ impl Server {
     /// Waits until everything is delivered and the ledger balances.
     pub(crate) fn wait_quiet(&self) -> Result<Value> {
         wait(PATIENCE, || {
-            let status = admin::status(self.places.admin())?;
+            let status = admin::status(self.home.admin)?;
             admin::check_quiet(&status).with_context(|| status.to_string())?;
             Ok(status)
         })
@@ -163,7 +163,7 @@ impl Server {
         let mut before = self.connections()?;
         loop {
             let (pid, connections) = before;
-            let all = watch::descriptors(pid, &self.places.data.join("spool"));
+            let all = watch::descriptors(pid, &self.home.data.join("spool"));
             let behind = self.connections()?;
             if before == behind {
                 return Ok(Descriptors { others: all.others.saturating_sub(connections), ..all });
@@ -174,7 +174,7 @@ impl Server {
 
     /// The process id of the server, and the number of its connections.
     fn connections(&self) -> Result<(u32, usize)> {
-        let status = admin::status(self.places.admin())?;
+        let status = admin::status(self.home.admin)?;
         let workers = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
         let connections: u64 = workers.iter().map(|worker| admin::sum(&worker["connections"])).sum();
         let pid = status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no pid")?;
@@ -183,7 +183,7 @@ impl Server {
 
     /// Waits until `/health` is ok.
     pub(crate) fn wait_healthy(&self, patience: Duration) -> Result<()> {
-        wait(patience, || match admin::ask(self.places.admin(), "/health")? {
+        wait(patience, || match admin::ask(self.home.admin, "/health")? {
             (200, _) => Ok(()),
             (code, text) => bail!("/health is {code}: {text}"),
         })
@@ -191,7 +191,7 @@ impl Server {
 
     /// The last lines of the server's log.
     pub(crate) fn log_tail(&self, lines: usize) -> String {
-        let log = fs::read(&self.places.log).unwrap_or_default();
+        let log = fs::read(&self.home.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let all: Vec<&str> = log.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::home::Home;
 use crate::random::Random;
 
 /// The addresses and paths of a run.
@@ -10,10 +11,8 @@ pub(crate) struct Places {
     /// bbq+tcp, lines+tcp, syslog+tcp, syslog+udp, whole+tcp, bbq+udp, admin.
     pub(crate) ports: [u16; 7],
     pub(crate) socket: PathBuf,
-    pub(crate) config: PathBuf,
-    pub(crate) data: PathBuf,
     pub(crate) output: PathBuf,
-    pub(crate) log: PathBuf,
+    pub(crate) home: Home,
     /// The directory of the clients' spools.
     pub(crate) clients: PathBuf,
 }
@@ -26,10 +25,6 @@ impl Places {
     /// The addresses for bbq clients.
     pub(crate) fn servers(&self) -> [String; 2] {
         [format!("bbq://{}", self.address(0)), format!("bbq+unix://{}", self.socket.display())]
-    }
-
-    pub(crate) fn admin(&self) -> std::net::SocketAddr {
-        self.address(6)
     }
 }
 
@@ -50,17 +45,20 @@ pub(crate) struct Sizes {
     distribution: &'static str,
 }
 
+/// Options of a file sink: when it begins a new file.
+pub(crate) const ROTATIONS: [&str; 4] =
+    ["rotate=never", "rotate_bytes=1MiB", "rotate_bytes=4MiB", "rotate_bytes=64MiB"];
 /// How connections are spread.
 const DISTRIBUTIONS: [&str; 4] = ["auto", "reuseport", "shared", "duplicate=2"];
 /// The most workers.
 pub(crate) const WORKERS_MAX: u64 = 3;
 
 impl Sizes {
-    pub(crate) fn draw(random: &mut Random, segment_bytes: Option<u64>) -> Sizes {
+    pub(crate) fn draw(random: &mut Random, segment_bytes: Option<u64>, workers_max: u64) -> Sizes {
         let drawn = *random.one_of(&SEGMENTS);
         let segment_bytes = segment_bytes.unwrap_or(drawn);
         let least = *random.one_of(&[96_u64, 512]) * 1024 * 1024;
-        let workers = 1 + random.below(WORKERS_MAX);
+        let workers = 1 + random.below(workers_max);
         let distribution = *random.one_of(&DISTRIBUTIONS);
         Sizes {
             segment_bytes,
@@ -74,25 +72,34 @@ impl Sizes {
 
 /// A random configuration.
 pub(crate) fn draw(random: &mut Random, places: &Places, sizes: &mut Sizes) -> String {
-    let [bbq, lines, syslog, datagrams, whole, batches, admin] = places.ports;
+    let [bbq, lines, syslog, datagrams, whole, batches, _] = places.ports;
     let oversize = *random.one_of(&["refuse", "cut"]);
-    let fewer = 1 + random.below(sizes.workers);
-    let keeps = std::mem::replace(&mut sizes.is_first, false) || random.percent(60);
-    let (workers, distribution) = (if keeps { sizes.workers } else { fewer }, sizes.distribution);
-    let rotate = *random.one_of(&["", "?rotate_bytes=1MiB", "?rotate_bytes=4MiB", "?rotate_bytes=64MiB"]);
-    let flush = *random.one_of(&[0, 1, 10, 100]);
-    let stall = *random.one_of(&[0, 10, 50]);
+    let rotate = *random.one_of(&ROTATIONS);
     format!(
         "listen = [\n\
          \"bbq+tcp://127.0.0.1:{bbq}\",\n\"bbq+unix://{}\",\n\"bbq+udp://127.0.0.1:{batches}\",\n\
          \"lines+tcp://127.0.0.1:{lines}?on_oversize={oversize}\",\n\"syslog+tcp://127.0.0.1:{syslog}\",\n\
          \"syslog+udp://127.0.0.1:{datagrams}\",\n\"whole+tcp://127.0.0.1:{whole}\",\n]\n\
-         sink = [\"file:{}{rotate}\"]\ndata = \"{}\"\nadmin = \"127.0.0.1:{admin}\"\n\
-         workers = {workers}\ndistribution = \"{distribution}\"\nstall_threshold_ms = {stall}\n\
-         [spool]\nsegment_bytes = {}\nbytes_max = {}\nflush_interval_ms = {flush}\n",
+         sink = [\"file:{}?{rotate}\"]\n{}",
         places.socket.display(),
         places.output.display(),
-        places.data.display(),
+        draw_rest(random, &places.home, sizes),
+    )
+}
+
+/// The part of a random configuration that has no listeners and no sinks.
+pub(crate) fn draw_rest(random: &mut Random, home: &Home, sizes: &mut Sizes) -> String {
+    let fewer = 1 + random.below(sizes.workers);
+    let keeps = std::mem::replace(&mut sizes.is_first, false) || random.percent(60);
+    let (workers, distribution) = (if keeps { sizes.workers } else { fewer }, sizes.distribution);
+    let flush = *random.one_of(&[0, 1, 10, 100]);
+    let stall = *random.one_of(&[0, 10, 50]);
+    format!(
+        "data = \"{}\"\nadmin = \"{}\"\n\
+         workers = {workers}\ndistribution = \"{distribution}\"\nstall_threshold_ms = {stall}\n\
+         [spool]\nsegment_bytes = {}\nbytes_max = {}\nflush_interval_ms = {flush}\n",
+        home.data.display(),
+        home.admin,
         sizes.segment_bytes,
         sizes.bytes_max,
     )

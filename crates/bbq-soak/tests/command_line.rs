@@ -9,6 +9,8 @@ fn mistakes_are_named_and_nothing_runs() {
     for (options, named) in [
         (["chain", "--kills=often"], "--kills"),
         (["chain", "--bbq=/nowhere/bbq"], "/nowhere/bbq"),
+        (["edges", "--minutes=ten"], "--minutes"),
+        (["edges", "--bbq=/nowhere/bbq"], "/nowhere/bbq"),
         (["--minutes", "ten"], "--minutes"),
         (["--seed", "-1"], "-1"),
         (["--disk", "wet"], "--disk"),

@@ -62,7 +62,7 @@ impl Ends {
     }
 
     pub(super) fn read_file(&self, path: PathBuf) -> Result<()> {
-        self.read(0, |book| Output::new(path).read(book))
+        self.read(0, |book| Output::new(path).read(|line| book.see(line)))
     }
 
     /// Reads an end, and counts what is missing as lost. Behind a transaction that the broker left open nothing can be judged: then

@@ -9,7 +9,6 @@ mod kafka;
 mod nats;
 pub(crate) mod options;
 mod s3;
-pub(crate) mod sender;
 mod victim;
 
 use std::fs;
@@ -316,7 +315,7 @@ impl Chain {
         let command = move || {
             // /proc/self/exe is this program, also if its file is built anew meanwhile.
             let mut command = Command::new("/proc/self/exe");
-            command.args(["chain-sender", "--to", &to, "--run", &number.to_string(), "--spool"]).arg(&spool);
+            command.args(["sender", "--to", &to, "--run", &number.to_string(), "--spool"]).arg(&spool);
             let (messages, rate) = (each.to_string(), rate.to_string());
             command.args(["--messages", &messages, "--messages-per-second", &rate]);
             command

@@ -46,18 +46,3 @@ fn brokers(text: &str) -> Result<usize, String> {
         _ => Err("1 or 3 of each kind".to_owned()),
     }
 }
-
-/// One sender of the chain, as a process that can be killed
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SenderOptions {
-    #[arg(long)]
-    pub(crate) to: String,
-    #[arg(long)]
-    pub(crate) spool: PathBuf,
-    #[arg(long)]
-    pub(crate) run: u32,
-    #[arg(long)]
-    pub(crate) messages: u64,
-    #[arg(long)]
-    pub(crate) messages_per_second: u64,
-}

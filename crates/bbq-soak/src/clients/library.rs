@@ -5,20 +5,18 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bbq_client::{AckLevel, Notice, OnFull, SendError, Sender};
+use bbq_client::{AckLevel, Notice, OnFull, SendError, Sender, ServerAddress};
 
-use super::client::{Client, Field, PATIENCE, pause};
+use super::client::{Client, Field, PATIENCE, owned, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;
 
-/// The most messages at a time.
-const BURST_MAX: u64 = 400;
 /// How long `send` waits for room before the client checks whether to stop.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) struct Library {
-    server: String,
+    servers: Vec<String>,
     ack: AckLevel,
     spool: Option<PathBuf>,
     random: Random,
@@ -30,6 +28,8 @@ pub(super) struct Library {
 #[derive(Clone, Copy)]
 struct Run {
     number: u32,
+    /// Whether order is promised.
+    ordered: bool,
     /// The epoch in which the run began.
     epoch: u64,
     /// Messages that were acknowledged to former senders.
@@ -37,21 +37,23 @@ struct Run {
 }
 
 impl Library {
-    pub(super) fn new(server: &str, ack: AckLevel, spool: Option<PathBuf>, random: Random) -> Library {
-        Library { server: server.to_owned(), ack, spool, random, sender: None, run: None }
+    pub(super) fn new(servers: &[&str], ack: AckLevel, spool: Option<PathBuf>, random: Random) -> Library {
+        Library { servers: owned(servers), ack, spool, random, sender: None, run: None }
     }
 
     fn begin(&mut self, field: &Field) -> Result<(), String> {
         if self.run.is_none() {
-            let durable = self.ack == AckLevel::Durable;
-            let promise = Promise { ordered: true, no_holes: durable, durable };
+            let ordered = field.keeps_order_over(&self.servers);
+            let durable = matches!(self.ack, AckLevel::Durable | AckLevel::Replicated);
+            let promise = Promise { ordered, no_holes: durable, durable };
             let epoch = field.book.epoch();
             let number = field.book.begin(self.name(), promise);
-            self.run = Some(Run { number, epoch, acknowledged_before: 0 });
+            self.run = Some(Run { number, ordered, epoch, acknowledged_before: 0 });
         }
-        let address = self.server.parse().map_err(|error| format!("{}: {error}", self.server))?;
+        let address = |server: &String| server.parse().map_err(|error| format!("{server}: {error}"));
+        let addresses = self.servers.iter().map(address).collect::<Result<Vec<ServerAddress>, String>>()?;
         let mut builder = Sender::builder()
-            .server(address)
+            .servers(addresses)
             .ack(self.ack)
             .on_full(OnFull::Block(Some(ROOM_TIMEOUT)))
             .report_drops(false)
@@ -62,7 +64,7 @@ impl Library {
             builder = builder.spool(spool);
         }
         // Logged for the analysis of a failure.
-        let log = File::options().create(true).append(true).open(field.places.clients.join("notices.log"));
+        let log = File::options().create(true).append(true).open(field.directory.join("notices.log"));
         let (log, name) = (log.map_err(|error| format!("notices.log: {error}"))?, self.name());
         builder = builder.on_notice(move |notice| {
             if matches!(notice, Notice::NewStream { .. } | Notice::Lost { .. } | Notice::Ended { .. }) {
@@ -79,7 +81,7 @@ impl Library {
     fn burst(&mut self, field: &Field) -> Result<(), String> {
         let (Some(sender), Some(run)) = (&self.sender, self.run) else { return Ok(()) };
         let mut text = Vec::new();
-        for _ in 0..self.random.below(BURST_MAX) {
+        for _ in 0..self.random.below(field.burst_max) {
             let number = field.book.send(run.number, 1);
             text.clear();
             Message { run: run.number, number }.write(&mut text);
@@ -133,10 +135,18 @@ impl Library {
 impl Client for Library {
     fn name(&self) -> String {
         let spool = if self.spool.is_some() { ", spool" } else { "" };
-        format!("sender, {:?}{spool}, {}", self.ack, self.server)
+        format!("sender, {:?}{spool}, {}", self.ack, self.servers.join(", "))
     }
 
     fn work(&mut self, field: &Field) -> Result<(), String> {
+        if self.run.is_some_and(|run| run.ordered != field.keeps_order_over(&self.servers)) {
+            // Everything is acknowledged, so the next sender has nothing of this run.
+            self.drop_sender(field);
+            self.run = None;
+            if let Some(spool) = &self.spool {
+                field.renews(spool, &mut self.random)?;
+            }
+        }
         while !field.is_stopping() {
             let is_old = self.run.is_some_and(|run| run.epoch != field.book.epoch());
             if is_old && self.ack == AckLevel::Received && self.random.percent(20) {
@@ -150,6 +160,10 @@ impl Client for Library {
                 self.drop_sender(field);
             }
             pause(&mut self.random, 40);
+        }
+        if self.sender.is_none() && self.spool.is_some() {
+            // Its spool may hold messages of a sender that was dropped.
+            self.begin(field)?;
         }
         self.settle(field)
     }

@@ -9,16 +9,14 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use super::client::{Client, Field, PATIENCE, pause};
+use super::client::{Client, Field, PATIENCE, owned, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;
 use crate::watch;
 
-const BURST_MAX: u64 = 400;
-
 pub(super) struct Program {
-    server: String,
+    servers: Vec<String>,
     spool: Option<PathBuf>,
     random: Random,
     process: Option<Process>,
@@ -30,20 +28,21 @@ struct Process {
 }
 
 impl Program {
-    pub(super) fn new(server: &str, spool: Option<PathBuf>, random: Random) -> Program {
-        Program { server: server.to_owned(), spool, random, process: None }
+    pub(super) fn new(servers: &[&str], spool: Option<PathBuf>, random: Random) -> Program {
+        Program { servers: owned(servers), spool, random, process: None }
     }
 
     fn begin(&mut self, field: &Field) -> Result<(), String> {
-        let promise = Promise { ordered: true, no_holes: true, durable: true };
+        let promise =
+            Promise { ordered: field.keeps_order_over(&self.servers), no_holes: true, durable: true };
         let run = field.book.begin(self.name(), promise);
         let mut command = Command::new(&field.bbq);
-        command.args(["send", "--quiet", "--to", &self.server]);
+        command.args(["send", "--quiet"]);
+        command.args(self.servers.iter().flat_map(|server| ["--to", server]));
         if let Some(spool) = &self.spool {
             command.arg("--spool").arg(spool);
         }
-        let log =
-            std::fs::File::options().create(true).append(true).open(field.places.clients.join("send.log"));
+        let log = std::fs::File::options().create(true).append(true).open(field.directory.join("send.log"));
         let log = log.map_err(|error| format!("send.log: {error}"))?;
         // The process gets its own group: `watch::collect_ended` waits for any process in this program's group.
         command.process_group(0);
@@ -56,7 +55,7 @@ impl Program {
     /// Writes lines to the process.
     fn burst(&mut self, field: &Field) {
         let Some(process) = &mut self.process else { return };
-        let messages = self.random.below(BURST_MAX);
+        let messages = self.random.below(field.burst_max);
         let first = field.book.send(process.run, messages);
         let mut lines = Vec::new();
         for number in first..first + messages {
@@ -105,10 +104,13 @@ impl Program {
 impl Client for Program {
     fn name(&self) -> String {
         let spool = if self.spool.is_some() { " --spool" } else { "" };
-        format!("bbq send{spool} --to {}", self.server)
+        format!("bbq send{spool} --to {}", self.servers.join(" --to "))
     }
 
     fn work(&mut self, field: &Field) -> Result<(), String> {
+        if let Some(spool) = &self.spool {
+            field.renews(spool, &mut self.random)?;
+        }
         while !field.is_stopping() {
             if self.process.is_none() {
                 self.begin(field)?;
