@@ -20,7 +20,7 @@ use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;
 use crate::worker::http::{OpenHttp, TurnedAway};
-use crate::worker::limits::IntakeLimits;
+use crate::worker::limits::{IntakeLimits, READ_BYTES, SPARE_BUFFER_BYTES};
 use crate::worker::local_listener::LocalListener;
 use crate::worker::memory_budget::MemoryBudget;
 use crate::worker::scratch::Scratch;
@@ -34,11 +34,6 @@ use crate::worker::ticket::Ticket;
 use crate::worker::view::WorkerView;
 use crate::worker::waiters::Waiters;
 
-/// Maximum bytes of one read: as many as a batch should have, and few enough for the second-level cache.
-pub(crate) const READ_BYTES: usize = 256 * 1024;
-
-/// Size of the spare buffers that are kept for unfinished batches.
-pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 /// Size of a buffer that is allocated while memory is scarce: still enough for a read that is worth its system call.
 const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 

@@ -1,8 +1,11 @@
 //! Time and memory that a worker allows its connections.
 
-use super::intake::SPARE_BUFFER_BYTES;
 use crate::config::Config;
 
+/// Maximum bytes of one read: as many as a batch should have, and few enough for the second-level cache.
+pub(crate) const READ_BYTES: usize = 256 * 1024;
+/// Size of the spare buffers that are kept for unfinished batches.
+pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 /// Spare buffers kept for unfinished batches. If more sessions than this are in the middle of a batch at once, the others allocate.
 const SPARE_BUFFERS_MAX: usize = 16;
 /// They take at most this part of the memory of unfinished batches.

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::socket::SessionSocket;
 use crate::access::Identity;
-use crate::worker::intake::{Intake, SPARE_BUFFER_BYTES};
+use crate::worker::intake::Intake;
+use crate::worker::limits::SPARE_BUFFER_BYTES;
 use crate::worker::memory_budget::{Held, MemoryShare};
 
 /// Less room than this is not worth a system call.

@@ -17,8 +17,9 @@ use super::socket::{SessionSocket, flushed, refuse, unsent};
 use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
 use crate::access::Identity;
 use crate::time::unix_ns;
-use crate::worker::intake::{Intake, READ_BYTES};
+use crate::worker::intake::Intake;
 use crate::worker::limits::IntakeLimits;
+use crate::worker::limits::READ_BYTES;
 use crate::worker::local_listener::LocalListener;
 
 /// Reads of one session before other tasks run.

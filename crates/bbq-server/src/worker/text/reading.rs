@@ -7,7 +7,8 @@ use super::framer::{Framer, FramerError};
 use crate::access::Identity;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
-use crate::worker::intake::{Intake, READ_BYTES};
+use crate::worker::intake::Intake;
+use crate::worker::limits::READ_BYTES;
 use crate::worker::memory_budget::{Held, MemoryShare};
 use crate::worker::stream::tls::RECORD_BYTES_MAX;
 
