@@ -46,14 +46,15 @@ pub(crate) const OUTPUTS: &str = "/out";
 pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
     let current = Path::new(OUTPUTS).join(name);
     let is_aside = |path: &PathBuf| path.to_string_lossy().starts_with(&format!("{}.", current.display()));
-    let mut files: BTreeMap<PathBuf, Vec<u8>> = disk.removed();
+    let mut files = disk.removed();
     files.extend(disk.names(Path::new(OUTPUTS)).into_iter().map(|path| {
         let bytes = disk.contents(&path).unwrap_or_default();
         (path, bytes)
     }));
-    let last = files.remove(&current).unwrap_or_default();
-    files.retain(|path, _| is_aside(path));
-    files.into_values().chain([last]).collect()
+    files.retain(|(path, _)| is_aside(path));
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let last = disk.contents(&current).unwrap_or_default();
+    files.into_iter().map(|(_, bytes)| bytes).chain([last]).collect()
 }
 
 impl Sink {
