@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bbq_spool::{Cursor, CursorStore, LanePlace, LaneReader, Spool, SpoolError};
+use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 use tracing::error;
 
@@ -15,6 +15,7 @@ use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
+use super::text::again::each_text;
 use super::text::surplus::{self, Surplus};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
@@ -43,14 +44,6 @@ pub struct SinkOpening {
     cursor: Cursor,
     /// The spool had no cursor of this sink.
     is_new: bool,
-    /// Records behind the cursor when the server started.
-    queued: u64,
-}
-
-/// The records of all lanes behind a cursor.
-fn queued_behind(spool: &Spool, cursor: &Cursor) -> u64 {
-    let behind = |end: &LanePlace| end.record.saturating_sub(cursor.place(end.lane).record);
-    spool.ends().iter().map(behind).fold(0, u64::saturating_add)
 }
 
 /// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which only other sinks could get,
@@ -78,23 +71,10 @@ impl SinkOpening {
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool));
-        let queued = queued_behind(spool, &cursor);
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
         let replica = None;
-        Ok(SinkOpening {
-            index,
-            spec,
-            spool,
-            ledger,
-            retention,
-            replica,
-            storage,
-            store,
-            cursor,
-            is_new,
-            queued,
-        })
+        Ok(SinkOpening { index, spec, spool, ledger, retention, replica, storage, store, cursor, is_new })
     }
 
     /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
@@ -108,17 +88,20 @@ impl SinkOpening {
 
     /// Keeps lines of the output that are about to be cut off, and that the spool cannot write again.
     fn keep_surplus(&self, path: &Path, state: &str) -> io::Result<()> {
-        let Some(Surplus { lines, kept_in }) = surplus::keep(&*self.storage, path, state, self.queued)?
-        else {
+        let format = self.spec.target.format();
+        let mut again = |bytes, emit: &mut dyn FnMut(&[u8])| {
+            each_text(self.spool.readers(&self.cursor), format, bytes, emit)
+        };
+        let Some(Surplus { lines, kept_in }) = surplus::keep(&*self.storage, path, state, &mut again)? else {
             return Ok(());
         };
-        let (kept_in, queued) = (kept_in.display(), self.queued);
+        let kept_in = kept_in.display();
         let text = format!(
-            "{} had {lines} lines that its cursor does not cover, and the spool has only {queued} messages to write again: they were \
+            "{} had {lines} lines that its cursor does not cover, and the spool does not have them: all that was behind the cursor was \
              moved to {kept_in}",
             path.display()
         );
-        error!(sink = self.spec.name, lines, queued, %kept_in, "{text}; {SURPLUS_REMEDY}");
+        error!(sink = self.spec.name, lines, %kept_in, "{text}; {SURPLUS_REMEDY}");
         self.ledger.set_surplus(text);
         Ok(())
     }
