@@ -18,7 +18,7 @@ pub(crate) use bearer::bearer;
 pub(crate) use floods::{Floods, NewConnection};
 pub(crate) use growth::Growth;
 pub(crate) use peer_log::{PeerLog, address_of};
-pub(crate) use served::ServedTokens;
+pub use served::ServedTokens;
 #[cfg(fuzzing)]
 pub(crate) use tokens::fuzzed_tokens;
 pub(crate) use tokens::{Admission, Denied, Tokens};

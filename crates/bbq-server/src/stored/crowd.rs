@@ -40,7 +40,11 @@ pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Know
     let known_kept = known.iter().sum::<usize>().min(known_room);
     let mut classes = [
         Class { share: share(known, known_room), room: known_room, next: Vec::new() },
-        Class { share: share(others, streams_max - known_kept), room: streams_max - known_kept, next: Vec::new() },
+        Class {
+            share: share(others, streams_max - known_kept),
+            room: streams_max - known_kept,
+            next: Vec::new(),
+        },
     ];
     let mut excess = Vec::new();
     for ((with_token, _), mut held) in by_holder {

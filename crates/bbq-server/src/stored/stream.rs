@@ -428,12 +428,14 @@ impl Stream {
 
     /// Waits until these numbers are on disk; `false` when a lane failed that had batches of the stream in memory.
     pub(crate) async fn durable_at(&self, records: Span) -> bool {
-        self.wait_for(|| {
-            let state = self.state();
-            let is_durable = state.durable.check(records) == Check::Known;
-            (is_durable || state.has_failed).then_some(is_durable)
-        })
-        .await
+        self.wait_for(|| self.durable_now(records)).await
+    }
+
+    /// `durable_at` without waiting: returns `None` while the records are on their way to the disk.
+    pub(crate) fn durable_now(&self, records: Span) -> Option<bool> {
+        let state = self.state();
+        let is_durable = state.durable.check(records) == Check::Known;
+        (is_durable || state.has_failed).then_some(is_durable)
     }
 
     /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,

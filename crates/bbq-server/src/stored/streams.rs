@@ -174,8 +174,13 @@ impl Streams {
     }
 
     /// Says that a listener of this server asks for tokens: a stream that was begun with a token is then closed to those without one.
-    pub(crate) fn guarded(self, is_guarded: bool) -> Streams {
+    pub fn guarded(self, is_guarded: bool) -> Streams {
         Streams { is_guarded, ..self }
+    }
+
+    /// How many streams with records were forgotten since the data directory was created.
+    pub fn forgotten_total(&self) -> u64 {
+        self.forgotten().total
     }
 
     /// The stream with this id, known or new, for somebody who may append to it.
