@@ -58,6 +58,8 @@ struct State {
     last_seen: u64,
     /// A lane failed that had batches of this stream in memory.
     has_failed: bool,
+    /// The stream has left this lane, which failed with unread batches of it; nothing was appended since, so nobody was told.
+    order_lost: Option<u32>,
 }
 
 /// By which way a batch comes.
@@ -220,6 +222,7 @@ impl Stream {
         }
         // Before the numbers are looked at, also where all are known: behind them come those whose order is to be kept.
         let order_lost = state.place(way, lanes)?;
+        state.order_lost = order_lost.or(state.order_lost);
         let (records, settled) = (numbers.records, numbers.settled());
         match state.known.check(records) {
             Check::New => {}
@@ -250,6 +253,7 @@ impl Stream {
             Err(error) => return Err(NotAppended::Failed(error.to_string())),
         };
         state.move_home(lanes.here);
+        let order_lost = state.order_lost.take();
         let missing = settled.first - 1 - state.known.highest_up_to(settled.first - 1);
         state.known.insert(settled);
         state.known.limit(RANGES_MAX);
