@@ -70,12 +70,8 @@ impl Crowd {
         match self.random.below(8) {
             0 => self.requesters[requester].make(&mut self.random),
             1..=4 => self.send(requester, None, around)?,
-            5 => {
-                // A connection of HTTP breaks, and with it goes the answer.
-                if self.random.one_in(8) {
-                    self.on_their_way.pop_first();
-                }
-            }
+            // A connection of HTTP breaks, and with it goes the answer.
+            5 if self.random.one_in(8) => drop(self.on_their_way.pop_first()),
             6 => self.act_of_stranger(around)?,
             _ => {}
         }

@@ -25,6 +25,9 @@ enum Fate {
     Cut,
 }
 
+/// The contents of files that were removed, by their names and inodes.
+type Removed = BTreeMap<(PathBuf, usize), Vec<u8>>;
+
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) inodes: Vec<Inode>,
@@ -44,7 +47,7 @@ pub(super) struct State {
     /// The clock of modification times.
     pub(super) clock: Option<Arc<SteppedTime>>,
     /// A directory, and the contents of files that were removed from it. The names may be those of later files.
-    pub(super) kept: Option<(PathBuf, BTreeMap<(PathBuf, usize), Vec<u8>>)>,
+    pub(super) kept: Option<(PathBuf, Removed)>,
 }
 
 impl State {

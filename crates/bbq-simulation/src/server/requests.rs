@@ -10,7 +10,7 @@ use crate::note;
 use crate::trace::Trace;
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// All of its records are on disk, or were before.
     Stored,
