@@ -53,6 +53,7 @@ pub use sink::{SINK_KINDS, SinkKind};
 /// delivered and deleted.
 #[doc(hidden)]
 pub mod simulated {
+    pub use crate::access::ServedTokens;
     pub use crate::sink::{
         Goal, LinkNetwork, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
     };
@@ -60,6 +61,7 @@ pub mod simulated {
     pub use crate::stored::retention::Retention;
     pub use crate::stored::stream::Stream;
     pub use crate::stored::streams::Streams;
+    pub use crate::worker::numbered::{Kept, NotKept, NumberedRequest, RequestStep};
     pub use crate::worker::session::{
         Connection, Established, HandedHello, Input, Replies, Sent, SessionContext, SessionState, Step,
         StreamOwner, SuspendedSession,

@@ -33,15 +33,25 @@ pub enum Bug {
     OldHelloTakesOver,
     /// A server takes for known what a link brings of a stream behind later numbers: a gap counts as final.
     GapIsFinal,
+    /// A request whose records are known is answered as stored, although they may be in the memory of a lane that failed.
+    KnownCountsAsDurable,
+    /// Everybody may append to every stream.
+    NoOwners,
+    /// The table of streams forgets by age alone, whoever has filled it.
+    ForgetsByAge,
     /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
 }
 
 impl Bug {
-    /// The kind of world that it takes to find the bug; `None` if every kind does.
+    /// The kind of world that it takes to find the bug.
     #[must_use]
-    pub fn kind(self) -> Option<Kind> {
-        (self == Bug::GapIsFinal).then_some(Kind::Tiers)
+    pub fn kind(self) -> Kind {
+        match self {
+            Bug::GapIsFinal => Kind::Tiers,
+            Bug::KnownCountsAsDurable | Bug::NoOwners | Bug::ForgetsByAge => Kind::Crowd,
+            _ => Kind::Single,
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! The history of a run, which the program under test cannot see: which records were made, what was promised, and so which
 //! records must come out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bbq_wire::StreamId;
 
+use crate::random::Random;
 use crate::record::Record;
+
+/// Batches that are kept.
+const BATCHES_MAX: usize = 16;
 
 /// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,10 @@ pub(crate) struct History {
     excused: BTreeSet<Record>,
     /// Records that the server may have forgotten: they may come out twice.
     forgotten: BTreeSet<Record>,
+    /// Streams of which a server has acknowledged something to who numbers them, each with the highest number that was sent.
+    owned: BTreeMap<StreamId, u64>,
+    /// The last batches that clients have sent.
+    batches: VecDeque<(StreamId, Vec<u8>)>,
 }
 
 /// The output of a sink, and its counts.
@@ -59,6 +67,9 @@ pub(crate) struct Delivered<'a> {
 impl History {
     /// A client sends a record with a number. Returns `false` if the client has sent another record with this number.
     pub(crate) fn send(&mut self, stream: StreamId, sequence: u64, record: Record) -> bool {
+        if let Some(highest) = self.owned.get_mut(&stream) {
+            *highest = sequence.max(*highest);
+        }
         let known = self.numbers.entry((stream, sequence)).or_insert(record);
         if *known != record && self.may_reuse.contains(&record.client) {
             self.reused.insert((stream, sequence, std::mem::replace(known, record)));
@@ -93,6 +104,46 @@ impl History {
     /// Records that are not acknowledged may have been delivered, and will be sent again.
     pub(crate) fn damage(&mut self) {
         self.forgotten.extend(self.numbers.values().filter(|record| !self.acknowledged.contains(record)));
+    }
+
+    /// The server has forgotten streams. All that was sent in them may be stored once more, if it comes again.
+    /// Those of the clients `but` are not forgotten.
+    pub(crate) fn forget_all(&mut self, but: &BTreeSet<usize>) {
+        self.forgotten.extend(self.numbers.values().filter(|record| !but.contains(&record.client)));
+        let numbers = self.numbers.iter().filter(|(_, record)| !but.contains(&record.client));
+        self.unordered.extend(numbers.map(|((stream, _), _)| *stream));
+    }
+
+    /// A server has acknowledged this number of a stream to who numbers it.
+    pub(crate) fn own(&mut self, stream: StreamId, sequence: u64) {
+        let highest = self.owned.entry(stream).or_default();
+        *highest = sequence.max(*highest);
+    }
+
+    /// Whether a stream belongs to somebody.
+    pub(crate) fn is_owned(&self, stream: StreamId) -> bool {
+        self.owned.contains_key(&stream)
+    }
+
+    /// A stream that belongs to somebody, and about its highest number.
+    pub(crate) fn any_owned(&self, random: &mut Random) -> Option<(StreamId, u64)> {
+        let at = random.index(self.owned.len().max(1));
+        self.owned.iter().nth(at).map(|(stream, highest)| (*stream, *highest))
+    }
+
+    /// Keeps a batch that a client sends, for a while.
+    pub(crate) fn keep_batch(&mut self, stream: StreamId, bytes: &[u8]) {
+        if self.batches.len() == BATCHES_MAX {
+            self.batches.pop_front();
+        }
+        self.batches.push_back((stream, bytes.to_vec()));
+    }
+
+    /// Some of the batches that clients have sent, in order. They come by a second way, and their streams keep no order between the two.
+    pub(crate) fn some_batches(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
+        let taken: Vec<_> = self.batches.iter().filter(|_| random.one_in(4)).cloned().collect();
+        self.unordered.extend(taken.iter().map(|(stream, _)| *stream));
+        taken.into_iter().map(|(_, batch)| batch).collect()
     }
 
     /// There are several ways to the outputs, or both ends forget what was received: no stream keeps its order.

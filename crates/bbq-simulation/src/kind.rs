@@ -13,13 +13,20 @@ pub enum Kind {
     Tiers,
     /// The same, where a disk is set back.
     SetBack,
+    /// One server with a table of few streams, and others than bbq's clients, who send to it.
+    Crowd,
 }
 
 impl Kind {
     /// The kind of a seed's world.
     #[must_use]
-    pub fn of(_seed: u64) -> Kind {
-        Kind::Single
+    pub fn of(seed: u64) -> Kind {
+        match seed % 8 {
+            0..3 => Kind::Single,
+            3..5 => Kind::SetBack,
+            5..7 => Kind::Tiers,
+            _ => Kind::Crowd,
+        }
     }
 }
 

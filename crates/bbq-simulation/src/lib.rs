@@ -15,6 +15,7 @@
 
 pub mod bug;
 mod client;
+mod crowd;
 pub mod disk;
 mod history;
 pub mod kind;
@@ -28,5 +29,6 @@ mod server;
 mod servers;
 mod stale;
 mod tiers;
+mod tokens;
 pub mod trace;
 mod world;

@@ -13,6 +13,7 @@ use crate::client::ClientOptions;
 use crate::random::Random;
 use crate::server::{Destination, ServerOptions, SinkOptions};
 use crate::servers::Servers;
+use crate::tokens::CLIENTS_MAX;
 
 /// Lanes of a server.
 pub(crate) const LANES_MAX: u64 = 4;
@@ -76,6 +77,7 @@ pub(crate) struct Plan {
     pub(crate) client_weight: u64,
     /// How often sinks act, compared with the other parts.
     pub(crate) sink_weight: u64,
+    pub(crate) crowd: Option<CrowdPlan>,
 }
 
 fn some(random: &mut Random, one_in: u64, most: u32) -> u32 {
@@ -135,6 +137,7 @@ pub(crate) fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
         drops_oldest: random.one_in(8),
         delivery_timeout: Duration::from_millis([100, 1000, 30_000][random.index(3)]),
         record_bytes_max: [60, 200, 1000, 3000][random.index(4)],
+        has_token: false,
         collects_one_in: random.between(1, 8),
         // Some streams are quiet for a long time.
         one_record_in: [2, 2, 4, 30, 100][random.index(5)],
@@ -154,6 +157,7 @@ pub(crate) fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
         hot_bytes_max: if random.one_in(3) { 4 * 1024 * 1024 } else { 0 },
         drops_oldest: random.one_in(6),
         sinks: (0..random.between(1, 3)).map(|_| sink(random)).collect(),
+        has_crowd: false,
         bug,
         salt: 0,
     }
@@ -169,7 +173,47 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     SinkOptions { destination, clock_rate: [1, 30, 1000][random.index(3)] }
 }
 
+/// What is around the server of a crowd.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CrowdPlan {
+    /// A stranger comes, and the server does not crash.
+    pub(crate) has_stranger: bool,
+    /// How often the crowd acts, compared with the other parts.
+    pub(crate) weight: u64,
+}
+
 impl Plan {
+    /// A world with a crowd: its server remembers few streams, and everybody shows a token.
+    pub(crate) fn crowd(random: &mut Random, bug: Option<Bug>) -> Plan {
+        let mut plan = Plan::new(random, bug);
+        let crowd = CrowdPlan { has_stranger: random.one_in(2), weight: random.between(3, 12) };
+        plan.clients.truncate(CLIENTS_MAX as usize);
+        for client in &mut plan.clients {
+            // The order of what both ends forget as received is looked at in the worlds without a crowd.
+            (client.has_token, client.level) = (true, AckLevel::Durable);
+        }
+        // What is lost for good is looked at in the worlds without a crowd.
+        (plan.server.has_crowd, plan.server.drops_oldest, plan.rots) = (true, false, false);
+        if crowd.has_stranger {
+            // So each client has one stream, which nobody makes the server forget.
+            plan.clients.iter_mut().for_each(|client| client.has_spool = true);
+            // Whose a stream is comes with a checkpoint, which a crash may precede (docs/ROADMAP.md).
+            plan.rates = Rates {
+                power_client: 0,
+                kill_server: 0,
+                power_server: 0,
+                cut_in_call: 0,
+                upgrade: 0,
+                full: 0,
+                fail_syncs: 0,
+                trouble: 0,
+                ..plan.rates
+            };
+        }
+        plan.crowd = Some(crowd);
+        plan
+    }
+
     pub(crate) fn new(random: &mut Random, bug: Option<Bug>) -> Plan {
         let clients = random.between(1, 5);
         Plan {
@@ -182,6 +226,7 @@ impl Plan {
             rots: random.one_in(16),
             client_weight: random.between(1, 6),
             sink_weight: random.between(1, 6),
+            crowd: None,
         }
     }
 }

@@ -23,16 +23,16 @@ impl dyn Storage + '_ {
     /// # Errors
     /// Errors of the system.
     pub fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        let mut existed = false;
-        match self.create_dir(directory) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existed = true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let Some(parent) = directory.parent() else { return Err(error) };
+        let mut existed = self.kind(directory).is_ok();
+        if !existed {
+            // A directory gets its first entry when its own name is durable. So a killed run leaves one name at most that is not.
+            if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 self.create_dir_all(parent)?;
-                self.create_dir(directory)?;
             }
-            Err(error) => return Err(error),
+            match self.create_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existed = true,
+                created => created?,
+            }
         }
         match self.sync_dir(parent_of(directory)) {
             Err(error) if existed && is_no_sync(&error) => Ok(()),
@@ -205,6 +205,9 @@ pub fn parent_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
     use rustix::io::Errno;
 
     use super::*;
@@ -232,5 +235,26 @@ mod tests {
             let error = storage.create_dir_all(&new).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));
         }
+    }
+
+    /// Notes which directories are synced.
+    struct Noting(Mutex<Vec<PathBuf>>);
+
+    impl ForwardingStorage for Noting {
+        fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+            self.0.lock().unwrap().push(directory.to_owned());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_directory_that_a_killed_run_has_made_is_durable_before_anything_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = directory.path().join("made");
+        std::fs::create_dir(&made).unwrap();
+        let noting = Noting(Mutex::default());
+        let storage: &dyn Storage = &noting;
+        storage.create_dir_all(&made.join("new")).unwrap();
+        assert_eq!(*noting.0.lock().unwrap(), [directory.path(), &made]);
     }
 }

@@ -91,9 +91,12 @@ pub(crate) struct Packing<'a> {
 impl Packing<'_> {
     /// Makes a batch whose first record is `first`, and returns a spare buffer beside it.
     pub(crate) fn pack(&self, builder: BatchBuilder, first: u64) -> (Vec<u8>, Vec<u8>) {
+        // Records before the stream have no number in it: their entry was acknowledged in part before the stream began. Every batch needs a
+        // number, and `adapted` rewrites this one before it is sent.
+        let first_sequence = self.numbering.number(first).max(1);
         let identity = BatchIdentity {
             stream: self.numbering.stream,
-            first_sequence: self.numbering.number(first),
+            first_sequence,
             base_time_ns: u64::try_from(self.environment.unix_time().as_nanos()).unwrap_or(u64::MAX),
             source: SourceKind::Bbq,
             compression: self.compression,
@@ -150,5 +153,27 @@ impl Packing<'_> {
         }
         let mut rest = self.parts(batch, first, |number, _| number <= known);
         rest.pop().map(|(.., bytes)| bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_wire::StreamId;
+
+    use super::*;
+    use crate::environment::System;
+
+    #[test]
+    fn an_entry_that_begins_before_its_stream_is_sent_without_what_is_acknowledged() {
+        let numbering = Numbering::begin(StreamId([7; 16]), 27);
+        let packing = Packing { numbering, compression: Compression::None, environment: &System };
+        let mut builder = BatchBuilder::new();
+        [b"26", b"27", b"28"].into_iter().for_each(|record| builder.push(record));
+        let (batch, _) = packing.pack(builder, 26);
+        let sent = packing.adapted(&batch, 26, 27).unwrap();
+        let mut scratch = Vec::new();
+        let view = Batch::verified_before(&sent, &mut scratch).unwrap();
+        assert_eq!(view.header.first_sequence, 1);
+        assert_eq!(view.records().collect::<Vec<_>>(), [b"28"]);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use going_first::{Claim, take_first};
 pub(crate) use growth::Growth;
 pub(crate) use identity::Identity;
 pub(crate) use peer_log::PeerLog;
-pub(crate) use served::ServedTokens;
+pub use served::ServedTokens;
 #[cfg(fuzzing)]
 pub(crate) use tokens::fuzzed_tokens;
 pub(crate) use tokens::{Admission, Denied, Tokens};

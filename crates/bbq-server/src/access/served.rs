@@ -44,6 +44,14 @@ impl ServedTokens {
         }
     }
 
+    /// Serves the tokens of a text: those of a simulation, which has no file.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn of_text(text: &str) -> Result<ServedTokens, String> {
+        Ok(ServedTokens::new(PathBuf::new(), Tokens::of_text(text)?, None))
+    }
+
     /// Whether the tokens are of this file.
     pub(crate) fn is_of(&self, path: &std::path::Path) -> bool {
         self.path == path

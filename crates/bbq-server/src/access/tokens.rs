@@ -94,7 +94,7 @@ impl Tokens {
         Tokens::of_text(text.expose()).map_err(|problem| format!("{}{problem}", path.display()))
     }
 
-    fn of_text(text: &str) -> Result<Tokens, String> {
+    pub(super) fn of_text(text: &str) -> Result<Tokens, String> {
         let mut tokens: Vec<Arc<Admission>> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();

@@ -9,6 +9,7 @@ use bbq_storage::Storage;
 use super::interface::{Now, OpenError, Sink};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
+use crate::format::Format;
 
 /// Most servers of a SPEC that are tried one after the other: when all are down, an attempt on each precedes the pause.
 pub(super) const SERVERS_MAX: usize = 16;
@@ -47,6 +48,11 @@ pub(super) trait Target: fmt::Debug + Send + Sync {
     /// The file that is written, if it is one file.
     fn file(&self) -> Option<&Path> {
         None
+    }
+
+    /// How the messages in that file are written.
+    fn format(&self) -> Format {
+        Format::default()
     }
 
     /// The directory that files are made in, if any.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bbq_spool::{Cursor, CursorStore, LanePlace, LaneReader, Spool, SpoolError};
+use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 use tracing::error;
 
@@ -15,6 +15,7 @@ use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
+use super::text::again::each_text;
 use super::text::surplus::{self, Surplus};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
@@ -23,8 +24,8 @@ use crate::stored::retention::Retention;
 const BEFORE: &str = "before-sink";
 
 /// What to do about lines that the spool does not have.
-pub(crate) const SURPLUS_REMEDY: &str =
-    "the data directory is probably an older copy; compare the two files, and append what is missing";
+pub(crate) const SURPLUS_REMEDY: &str = "the data directory is an older copy, or these messages were deleted from it to make room (drop-oldest), or a power failure has torn \
+     lines; compare the two files, and append what is missing";
 
 /// See the module.
 pub struct SinkOpening {
@@ -45,14 +46,6 @@ pub struct SinkOpening {
     cursor: Cursor,
     /// The spool had no cursor of this sink.
     is_new: bool,
-    /// Records behind the cursor when the server started.
-    queued: u64,
-}
-
-/// The records of all lanes behind a cursor.
-fn queued_behind(spool: &Spool, cursor: &Cursor) -> u64 {
-    let behind = |end: &LanePlace| end.record.saturating_sub(cursor.place(end.lane).record);
-    spool.ends().iter().map(behind).fold(0, u64::saturating_add)
 }
 
 /// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which only other sinks could get,
@@ -80,7 +73,6 @@ impl SinkOpening {
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool));
-        let queued = queued_behind(spool, &cursor);
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
         Ok(SinkOpening {
@@ -95,7 +87,6 @@ impl SinkOpening {
             store,
             cursor,
             is_new,
-            queued,
         })
     }
 
@@ -110,17 +101,20 @@ impl SinkOpening {
 
     /// Keeps lines of the output that are about to be cut off, and that the spool cannot write again.
     fn keep_surplus(&self, path: &Path, state: &str) -> io::Result<()> {
-        let Some(Surplus { lines, kept_in }) = surplus::keep(&*self.storage, path, state, self.queued)?
-        else {
+        let format = self.spec.target.format();
+        let mut again = |bytes, emit: &mut dyn FnMut(&[u8])| {
+            each_text(self.spool.readers(&self.cursor), format, bytes, emit)
+        };
+        let Some(Surplus { lines, kept_in }) = surplus::keep(&*self.storage, path, state, &mut again)? else {
             return Ok(());
         };
-        let (kept_in, queued) = (kept_in.display(), self.queued);
+        let kept_in = kept_in.display();
         let text = format!(
-            "{} had {lines} lines that its cursor does not cover, and the spool has only {queued} messages to write again: they were \
+            "{} had {lines} lines that its cursor does not cover, and the spool does not have them: all that was behind the cursor was \
              moved to {kept_in}",
             path.display()
         );
-        error!(sink = self.spec.name, lines, queued, %kept_in, "{text}; {SURPLUS_REMEDY}");
+        error!(sink = self.spec.name, lines, %kept_in, "{text}; {SURPLUS_REMEDY}");
         self.ledger.set_surplus(text);
         Ok(())
     }

@@ -39,19 +39,49 @@ pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Know
     let others_total: usize = others.iter().sum();
     let known_room = streams_max - others_total.min(streams_max / OTHERS_SHARE);
     let known_kept = known.iter().sum::<usize>().min(known_room);
-    let (known_share, others_share) = (share(known, known_room), share(others, streams_max - known_kept));
+    let mut classes = [
+        Class { share: share(known, known_room), room: known_room, next: Vec::new() },
+        Class {
+            share: share(others, streams_max - known_kept),
+            room: streams_max - known_kept,
+            next: Vec::new(),
+        },
+    ];
     let mut excess = Vec::new();
     for ((with_token, _), mut held) in by_holder {
-        let share = if with_token { known_share } else { others_share };
-        if held.len() > share {
-            held.sort_unstable_by_key(|row| {
-                Reverse((!row.numbers.is_empty(), row.is_kept || row.identity.is_some(), row.seen, row.id))
-            });
-            excess.extend(held.drain(share..));
+        let class = &mut classes[usize::from(!with_token)];
+        if held.len() > class.share {
+            held.sort_unstable_by_key(worth);
+            let mut beyond = held.drain(class.share..);
+            class.next.extend(beyond.next());
+            excess.extend(beyond);
         }
+        class.room = class.room.saturating_sub(held.len());
         rows.append(&mut held);
     }
+    // Equal shares leave some room: all of it, where there are more holders than room. It goes to one more stream of some holders.
+    for Class { room, mut next, .. } in classes {
+        next.sort_unstable_by_key(worth);
+        let fitting = room.min(next.len());
+        rows.extend(next.drain(..fitting));
+        excess.append(&mut next);
+    }
     excess
+}
+
+/// Holders with a token, or those without.
+struct Class {
+    /// Streams that each holder keeps.
+    share: usize,
+    /// Streams for which there is room beside those.
+    room: usize,
+    /// Of each holder with more streams, the first one behind the share.
+    next: Vec<Known>,
+}
+
+/// The order in which streams are kept.
+fn worth(row: &Known) -> impl Ord + use<> {
+    Reverse((!row.numbers.is_empty(), row.is_kept || row.identity.is_some(), row.seen, row.id))
 }
 
 /// The largest share with which holders of so many streams have at most `room` together.
@@ -105,6 +135,17 @@ mod tests {
         assert_eq!(left(&rows, "192.0.2.2"), 10);
         assert_eq!(left(&rows, "token:till-4"), 10);
         assert_eq!((left(&rows, "192.0.2.1"), excess.len()), (80, 920));
+    }
+
+    #[test]
+    fn where_there_are_more_holders_than_room_those_stay_who_were_heard_of_last() {
+        let mut rows: Vec<Known> =
+            (0..100).map(|number| row(number, &format!("192.0.2.{number}"), number.into())).collect();
+        rows.extend((100..200).map(|number| row(number, "192.0.2.200", 1000)));
+        let excess = take_excess(&mut rows, 60);
+        assert_eq!((rows.len(), excess.len()), (60, 140));
+        assert_eq!(left(&rows, "192.0.2.200"), 1);
+        assert!(rows.iter().all(|row| row.seen > 40), "{rows:?}");
     }
 
     #[test]

@@ -58,6 +58,8 @@ struct State {
     last_seen: u64,
     /// A lane failed that had batches of this stream in memory.
     has_failed: bool,
+    /// The stream has left this lane, which failed with unread batches of it; nothing was appended since, so nobody was told.
+    order_lost: Option<u32>,
 }
 
 /// By which way a batch comes.
@@ -220,6 +222,7 @@ impl Stream {
         }
         // Before the numbers are looked at, also where all are known: behind them come those whose order is to be kept.
         let order_lost = state.place(way, lanes)?;
+        state.order_lost = order_lost.or(state.order_lost);
         let (records, settled) = (numbers.records, numbers.settled());
         match state.known.check(records) {
             Check::New => {}
@@ -250,6 +253,7 @@ impl Stream {
             Err(error) => return Err(NotAppended::Failed(error.to_string())),
         };
         state.move_home(lanes.here);
+        let order_lost = state.order_lost.take();
         let missing = settled.first - 1 - state.known.highest_up_to(settled.first - 1);
         state.known.insert(settled);
         state.known.limit(RANGES_MAX);
@@ -360,11 +364,15 @@ impl Stream {
     }
 
     /// Whether somebody may append to the stream. The first name of a token with which a client comes has it from then on; another server
-    /// passes on streams of any name. `is_guarded` says that a listener of this server asks for tokens.
-    pub(super) fn admit(&self, visitor: &Visitor<'_>, is_guarded: bool) -> Result<(), NotAdmitted> {
+    /// passes on streams of any name. `is_guarded` says that a listener of this server asks for tokens. Returns whether the stream has got a
+    /// name.
+    pub(super) fn admit(&self, visitor: &Visitor<'_>, is_guarded: bool) -> Result<bool, NotAdmitted> {
         let mut state = self.state();
+        let mut is_new = false;
         match (visitor.identity, &state.identity) {
-            (Some(shown), None) if !visitor.relays => state.identity = Some(Arc::clone(shown)),
+            (Some(shown), None) if !visitor.relays => {
+                (state.identity, is_new) = (Some(Arc::clone(shown)), true);
+            }
             (Some(shown), Some(known)) if !visitor.relays && shown != known => {
                 return Err(NotAdmitted::Foreign);
             }
@@ -375,7 +383,7 @@ impl Stream {
             state.holder = visitor.holder();
         }
         state.is_kept |= visitor.is_kept;
-        Ok(())
+        Ok(is_new)
     }
 
     /// Notes who sent the stream, unless that is known.
@@ -428,12 +436,14 @@ impl Stream {
 
     /// Waits until these numbers are on disk; `false` when a lane failed that had batches of the stream in memory.
     pub(crate) async fn durable_at(&self, records: Span) -> bool {
-        self.wait_for(|| {
-            let state = self.state();
-            let is_durable = state.durable.check(records) == Check::Known;
-            (is_durable || state.has_failed).then_some(is_durable)
-        })
-        .await
+        self.wait_for(|| self.durable_now(records)).await
+    }
+
+    /// `durable_at` without waiting: returns `None` while the records are on their way to the disk.
+    pub(crate) fn durable_now(&self, records: Span) -> Option<bool> {
+        let state = self.state();
+        let is_durable = state.durable.check(records) == Check::Known;
+        (is_durable || state.has_failed).then_some(is_durable)
     }
 
     /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,

@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bbq_spool::limits::READ_TRIES_MAX;
@@ -61,6 +61,8 @@ pub struct Streams {
     /// The streams of the workers of this start, which are not in the table. One for each worker.
     own: RwLock<HashSet<StreamId>>,
     owners: AtomicU64,
+    /// A stream has got the name of a token that the last checkpoint does not have. No lane has it.
+    has_new_owner: AtomicBool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// The positions up to which the last checkpoint covers each lane.
@@ -139,6 +141,7 @@ impl Streams {
             by_id: Mutex::new(by_id),
             own: RwLock::default(),
             owners: AtomicU64::new(0),
+            has_new_owner: AtomicBool::new(false),
             storage,
             path,
             covered: Mutex::new(places),
@@ -174,8 +177,13 @@ impl Streams {
     }
 
     /// Says that a listener of this server asks for tokens: a stream that was begun with a token is then closed to those without one.
-    pub(crate) fn guarded(self, is_guarded: bool) -> Streams {
+    pub fn guarded(self, is_guarded: bool) -> Streams {
         Streams { is_guarded, ..self }
+    }
+
+    /// How many streams with records were forgotten since the data directory was created.
+    pub fn forgotten_total(&self) -> u64 {
+        self.forgotten().total
     }
 
     /// The stream with this id, known or new, for somebody who may append to it.
@@ -189,7 +197,9 @@ impl Streams {
             return Err(NotAdmitted::Own);
         }
         let stream = self.stream(id);
-        stream.admit(visitor, self.is_guarded)?;
+        if stream.admit(visitor, self.is_guarded)? {
+            self.has_new_owner.store(true, Ordering::Release);
+        }
         Ok(stream)
     }
 
@@ -222,7 +232,7 @@ impl Streams {
 
     /// Whether the next checkpoint would say more than the last one.
     pub fn is_checkpoint_old(&self) -> bool {
-        self.uncovered_bytes() > 0 || self.is_crowded()
+        self.uncovered_bytes() > 0 || self.is_crowded() || self.has_new_owner.load(Ordering::Acquire)
     }
 
     /// Whether so many streams are known that the oldest are to be forgotten: each hello may add one.
@@ -244,6 +254,7 @@ impl Streams {
 
     /// Writes the checkpoint. `ends` are places that were settled before the call. One caller at a time.
     pub fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
+        let had_new_owner = self.has_new_owner.swap(false, Ordering::AcqRel);
         // Each hello needs the lock of the table: the streams are copied under the lock, and read and sorted without it.
         let streams: Vec<(StreamId, Arc<Stream>)> =
             self.locked().iter().map(|(id, stream)| (*id, Arc::clone(stream))).collect();
@@ -268,7 +279,11 @@ impl Streams {
         // Before the checkpoint is durable: a client whose stream is gone may come at once.
         *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = forgotten;
         let checkpoint = encode(ends, forgotten.total, &rows);
-        self.storage.replace(&self.path, checkpoint.as_bytes())?;
+        let replaced = self.storage.replace(&self.path, checkpoint.as_bytes());
+        if replaced.is_err() && had_new_owner {
+            self.has_new_owner.store(true, Ordering::Release);
+        }
+        replaced?;
         self.checkpoint_bytes.store(checkpoint.len() as u64, Ordering::Relaxed);
         ends.clone_into(&mut self.covered.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())

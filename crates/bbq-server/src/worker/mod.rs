@@ -23,7 +23,7 @@ mod limits;
 mod liveness;
 mod local_listener;
 mod memory_budget;
-mod numbered;
+pub(crate) mod numbered;
 mod run;
 mod scratch;
 pub(crate) mod session;

@@ -30,5 +30,7 @@ pub(crate) struct ClientOptions {
     pub(crate) one_record_in: u64,
     /// The sender queues new records once in this many steps.
     pub(crate) collects_one_in: u64,
+    /// It shows a token, whose name is its own.
+    pub(crate) has_token: bool,
     pub(crate) bug: Option<Bug>,
 }

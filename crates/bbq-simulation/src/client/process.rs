@@ -21,6 +21,7 @@ use crate::disk::SimDisk;
 use crate::history::Violation;
 use crate::note;
 use crate::record::Record;
+use crate::tokens::{self, token};
 
 /// Short waits, so that a run has many connections.
 const RECONNECT: Reconnect = Reconnect {
@@ -69,6 +70,9 @@ impl Process {
             .on_notice(move |notice| {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
             });
+        if options.has_token {
+            builder = builder.token(token(&tokens::client(index)));
+        }
         if options.has_spool {
             builder = builder.spool(SPOOL);
         }
@@ -297,6 +301,7 @@ impl Process {
         let batch = Batch::verified_before(bytes, &mut scratch)
             .map_err(|error| Violation::new(format!("client {index} sends no batch: {error}")))?;
         let header = batch.header;
+        around.history.keep_batch(header.stream, bytes);
         note!(
             around.trace,
             "client {index} sends {}..={} of {}",

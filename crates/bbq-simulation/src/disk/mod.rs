@@ -59,13 +59,15 @@ impl SimDisk {
         self.locked().kept = Some((directory.to_owned(), BTreeMap::new()));
     }
 
-    /// The contents of files that were removed from the directory.
+    /// The names and contents of files that were removed from the directory, sorted. A power failure may have brought a file back: it is
+    /// not among them.
     #[must_use]
-    pub fn removed(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub fn removed(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let state = self.locked();
-        let mut kept = state.kept.as_ref().map_or_else(BTreeMap::new, |(_, kept)| kept.clone());
-        kept.retain(|path, _| state.names.find(path).is_err());
-        kept
+        let named = state.names.live_files();
+        let kept = state.kept.iter().flat_map(|(_, kept)| kept);
+        let gone = kept.filter(|((_, file), _)| !named.contains(file));
+        gone.map(|((path, _), bytes)| (path.clone(), bytes.clone())).collect()
     }
 
     /// Changes what goes wrong from now on.

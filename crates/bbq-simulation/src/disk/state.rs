@@ -25,6 +25,9 @@ enum Fate {
     Cut,
 }
 
+/// The contents of files that were removed, by their names and inodes.
+type Removed = BTreeMap<(PathBuf, usize), Vec<u8>>;
+
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) inodes: Vec<Inode>,
@@ -43,8 +46,8 @@ pub(super) struct State {
     pub(super) handles: u64,
     /// The clock of modification times.
     pub(super) clock: Option<Arc<SteppedTime>>,
-    /// A directory, and the contents of files that were removed from it.
-    pub(super) kept: Option<(PathBuf, BTreeMap<PathBuf, Vec<u8>>)>,
+    /// A directory, and the contents of files that were removed from it. The names may be those of later files.
+    pub(super) kept: Option<(PathBuf, Removed)>,
 }
 
 impl State {
@@ -222,7 +225,7 @@ impl State {
             let inode = &self.inodes[file];
             let mut bytes = vec![0; inode.len() as usize];
             inode.read(0, &mut bytes);
-            kept.insert(path.to_owned(), bytes);
+            kept.insert((path.to_owned(), file), bytes);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ mod drive;
 mod options;
 mod planted;
 mod port;
+mod requests;
 mod session;
 mod sink;
 mod socket;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::{Goal, ListenerLedger, Retention, SinkStep, Streams};
+use bbq_server::simulated::{Goal, ListenerLedger, Retention, ServedTokens, SinkStep, Streams};
 use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
 use bbq_wire::StreamId;
 
@@ -24,9 +25,11 @@ use crate::disk::SimDisk;
 use crate::network::Network;
 use crate::note;
 use crate::random::Random;
+use crate::tokens;
 use crate::trace::Trace;
 pub(crate) use options::{Destination, ServerOptions, SinkOptions};
 use planted::{Newest, Told};
+pub(crate) use requests::Answer;
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
 use worker::{Shared, Worker};
@@ -47,6 +50,8 @@ pub(crate) struct Server {
     /// The workers, by lane.
     workers: Vec<Worker>,
     sessions: BTreeMap<u64, Session>,
+    /// Numbered requests that are not answered.
+    requests: Vec<requests::Open>,
     is_stopping: bool,
     told: Told,
     newest: Newest,
@@ -88,7 +93,17 @@ impl Server {
         let spool = spool.map_err(|error| error.to_string())?;
         let spool = Arc::new(spool);
         let seconds = time.unix_ns.load(Ordering::Relaxed) / 1_000_000_000;
-        let streams = Streams::recover(Arc::new(disk.clone()), Path::new("/data"), &spool, seconds);
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        let streams = if options.has_crowd {
+            let most = tokens::STREAMS_MAX;
+            Streams::recover_at_most(storage, Path::new("/data"), &spool, seconds, most)
+                .map(|streams| streams.guarded(true))
+        } else {
+            Streams::recover(storage, Path::new("/data"), &spool, seconds)
+        };
+        let has_one_name = matches!(options.bug, Some(Bug::NoOwners | Bug::ForgetsByAge));
+        let tokens =
+            options.has_crowd.then(|| ServedTokens::of_text(&tokens::tokens(has_one_name))).transpose()?;
         let streams = Arc::new(streams.map_err(|error| format!("streams: {error}"))?);
         let retention = Retention::new(Arc::clone(&spool), Arc::clone(&streams), options.sinks.len());
         let retention = Arc::new(retention);
@@ -103,12 +118,13 @@ impl Server {
             disk: disk.clone(),
             time: Arc::clone(time),
             told: Told::new(options.bug, lanes.len()),
-            shared: Shared { lanes, streams, retention, ledger: ListenerLedger::default() },
+            shared: Shared { lanes, streams, retention, tokens, ledger: ListenerLedger::default() },
             newest: Newest::default(),
             workers,
             records_before: spool.ends().iter().map(|end| end.record).sum(),
             spool,
             sessions: BTreeMap::new(),
+            requests: Vec::new(),
             is_stopping: false,
             sinks,
             lost_order: BTreeSet::new(),
@@ -138,6 +154,11 @@ impl Server {
         (!self.has_failed() && before + spooled != records).then(|| {
             format!("the listener counts {spooled} records after the first {before}, but the lanes count {records}")
         })
+    }
+
+    /// Streams that were forgotten since the data directory was created.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.shared.streams.forgotten_total()
     }
 
     /// Whether a lane has failed: it acknowledges nothing more.

@@ -17,6 +17,8 @@ pub(crate) struct ServerOptions {
     pub(crate) hot_bytes_max: usize,
     pub(crate) drops_oldest: bool,
     pub(crate) sinks: Vec<SinkOptions>,
+    /// For a crowd: the table has room for few streams, and senders show tokens.
+    pub(crate) has_crowd: bool,
     pub(crate) bug: Option<Bug>,
     /// Different at each server of a run, so that no two draw the same numbers.
     pub(crate) salt: u64,

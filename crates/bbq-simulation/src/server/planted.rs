@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bbq_spool::Durable;
-use bbq_wire::StreamId;
 use bbq_wire::session::{ServerSession, ServerStep};
+use bbq_wire::{Batch, StreamId};
 
 use super::worker::LIMITS;
 use crate::bug::Bug;
@@ -53,9 +53,12 @@ impl Newest {
         if *relays != Some(true) {
             return;
         }
-        while let Ok(ServerStep::Batch { header, consumed, .. }) =
-            ServerSession::new(LIMITS).next(&arrived[at..])
-        {
+        // Not by a session, which would expect a hello.
+        while let Ok(Some(header)) = Batch::peek(&arrived[at..]) {
+            let consumed = header.total_bytes();
+            if arrived.len() < at + consumed {
+                return;
+            }
             let (last, newest) = self.0.entry(header.stream).or_default();
             if header.last_sequence() < *last {
                 arrived.splice(at..at + consumed, newest.iter().copied());

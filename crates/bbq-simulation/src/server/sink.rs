@@ -42,18 +42,24 @@ pub(crate) struct Sink {
 /// The directory of the outputs of all sinks, with the files that were set aside.
 pub(crate) const OUTPUTS: &str = "/out";
 
-/// The contents of all output files, also of deleted files, oldest first.
-pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
+/// The contents of all output files, also of deleted files, oldest first. With `has_surplus`, those too that have what was cut off an
+/// output because the spool does not have it.
+pub(crate) fn outputs(disk: &SimDisk, name: &str, has_surplus: bool) -> Vec<Vec<u8>> {
     let current = Path::new(OUTPUTS).join(name);
-    let is_aside = |path: &PathBuf| path.to_string_lossy().starts_with(&format!("{}.", current.display()));
-    let mut files: BTreeMap<PathBuf, Vec<u8>> = disk.removed();
+    let is_aside = |path: &PathBuf| {
+        let path = path.to_string_lossy();
+        path.starts_with(&format!("{}.", current.display()))
+            && (has_surplus || !path.contains(".beyond-cursor-"))
+    };
+    let mut files = disk.removed();
     files.extend(disk.names(Path::new(OUTPUTS)).into_iter().map(|path| {
         let bytes = disk.contents(&path).unwrap_or_default();
         (path, bytes)
     }));
-    let last = files.remove(&current).unwrap_or_default();
-    files.retain(|path, _| is_aside(path));
-    files.into_values().chain([last]).collect()
+    files.retain(|(path, _)| is_aside(path));
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let last = disk.contents(&current).unwrap_or_default();
+    files.into_iter().map(|(_, bytes)| bytes).chain([last]).collect()
 }
 
 impl Sink {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bbq_server::simulated::{
-    LaneAccounts, ListenerLedger, Retention, Scratch, SessionContext, Streams, Undurable, Waiters,
+    LaneAccounts, ListenerLedger, Retention, Scratch, ServedTokens, SessionContext, Streams, Undurable,
+    Waiters,
 };
 use bbq_spool::{Durable, Lane};
 use bbq_wire::Peer;
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     pub(super) lanes: Vec<Lane>,
     pub(super) streams: Arc<Streams>,
     pub(super) retention: Arc<Retention>,
+    /// Of a server with a crowd.
+    pub(super) tokens: Option<ServedTokens>,
     /// The ledger of the only listener.
     pub(super) ledger: ListenerLedger,
 }
@@ -52,7 +55,7 @@ impl Worker {
             ledger: &shared.ledger,
             source: 0,
             limits: LIMITS,
-            tokens: None,
+            tokens: shared.tokens.as_ref(),
             peer: Peer::Unnamed,
             now_ns,
         }

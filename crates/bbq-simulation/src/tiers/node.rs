@@ -203,7 +203,9 @@ impl Node {
 
     /// The contents of the files of each sink.
     pub(super) fn outputs(&self) -> Vec<Vec<Vec<u8>>> {
-        (0..self.plan.options.sinks.len()).map(|sink| outputs(&self.disk, &format!("sink-{sink}"))).collect()
+        (0..self.plan.options.sinks.len())
+            .map(|sink| outputs(&self.disk, &format!("sink-{sink}"), true))
+            .collect()
     }
 
     /// What the server waits for, for error messages.
@@ -244,7 +246,7 @@ impl Node {
             if !self.is_last() {
                 continue;
             }
-            let outputs = outputs(&self.disk, &sink.name);
+            let outputs = outputs(&self.disk, &sink.name, true);
             let delivered = Delivered {
                 sink: &sink.name,
                 outputs: &outputs,

@@ -6,6 +6,7 @@
 //!
 //! Invariant: no message is written to an output whose state is not in the cursor.
 
+pub(super) mod again;
 mod aside;
 mod file;
 mod output;

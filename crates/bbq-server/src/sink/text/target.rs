@@ -108,6 +108,10 @@ impl Target for FileTarget {
         Some(&self.path)
     }
 
+    fn format(&self) -> Format {
+        self.format
+    }
+
     /// A pipe or a device needs none, and a file that exists only if it is set aside.
     fn directory(&self) -> Option<&Path> {
         let makes_files = !self.path.exists() || (self.path.is_file() && self.rotation.is_on());

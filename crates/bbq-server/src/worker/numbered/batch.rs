@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
-use tokio::sync::oneshot;
 
 use crate::stored::stream::Stream;
 use crate::time::unix_ns;
@@ -31,26 +30,23 @@ pub(crate) struct NumberedBatch {
     pub(crate) is_urgent: bool,
 }
 
-/// A request that the worker of its stream's home appends.
-pub(crate) struct HandedRequest {
-    pub(super) batch: NumberedBatch,
-    pub(super) reply: oneshot::Sender<Result<Kept, NotKept>>,
-}
-
 /// All records are in a lane.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub struct Kept {
     pub(super) stream: Arc<Stream>,
     pub(super) records: Span,
     /// Records that were known before.
-    pub(crate) duplicates: u64,
+    pub duplicates: u64,
 }
 
 /// Why no record was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotKept {
+pub enum NotKept {
     /// Records before the first one are missing; the next record must have number `expected`.
-    Gap { expected: u64 },
+    Gap {
+        /// See above.
+        expected: u64,
+    },
     /// The lane has no room.
     Full,
     /// The lane failed.
@@ -123,5 +119,11 @@ impl Kept {
     /// A lane failed while it had records of the stream in memory.
     pub(crate) async fn durable(&self) -> Result<(), NotKept> {
         if self.stream.durable_at(self.records).await { Ok(()) } else { Err(NotKept::Failed) }
+    }
+
+    /// The same without waiting; `None` while records are on their way to the disk.
+    #[must_use]
+    pub fn durable_now(&self) -> Option<bool> {
+        self.stream.durable_now(self.records)
     }
 }

@@ -12,6 +12,11 @@
 
 mod append;
 mod batch;
+mod handed;
+mod request;
 
 pub(crate) use append::{ROOM_PATIENCE, keep, serve_handed};
-pub(crate) use batch::{HandedRequest, NotKept, NumberedBatch, Numbers};
+pub use batch::{Kept, NotKept};
+pub(crate) use batch::{NumberedBatch, Numbers};
+pub(crate) use handed::HandedRequest;
+pub use request::{NumberedRequest, RequestStep};

@@ -52,7 +52,7 @@ pub struct SessionContext<'a, C> {
 
 impl<C: Connection> SessionContext<'_, C> {
     /// The lanes, for a stream of this session.
-    pub(super) fn stream_lanes(&self) -> Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState> {
+    pub(crate) fn stream_lanes(&self) -> Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState> {
         let passed = |lane| self.retention.passed(lane);
         Lanes::new(self.lane.index(), passed, |lane| LaneState::of(self.lanes, lane))
     }

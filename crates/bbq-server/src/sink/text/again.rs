@@ -1,0 +1,51 @@
+//! The text that the spool can write again: that of the messages behind a cursor. It is read once more when the sink writes it.
+
+use std::io;
+
+use bbq_spool::limits::READ_TRIES_MAX;
+use bbq_spool::{Entry, GroupRead, LaneReader};
+
+use super::{RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX};
+use crate::format::{Format, Formatter};
+
+/// Passes the text of each lane to `emit`, in pieces of whole messages, until a lane has given `bytes_max`: more of a lane cannot be in an
+/// output with so many bytes behind its cursor. The first group does not count, as a part of it may be before the cursor.
+///
+/// # Errors
+/// A lane cannot be read now.
+pub(in crate::sink) fn each_text(
+    readers: Vec<LaneReader>,
+    format: Format,
+    bytes_max: u64,
+    emit: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut formatter = Formatter::new(format);
+    let mut text = Vec::new();
+    for mut reader in readers {
+        let (mut bytes, mut errors, mut is_first) = (0, 0, true);
+        while bytes <= bytes_max {
+            let mut group_bytes = 0;
+            let read = reader.read(&mut |&Entry { lane, source, envelope, ref batch }| {
+                for batch in batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX as usize) {
+                    text.clear();
+                    formatter.append(&Entry { lane, source, envelope, batch }, &mut text);
+                    group_bytes += text.len() as u64;
+                    emit(&text);
+                }
+            });
+            match read {
+                Ok(GroupRead::CaughtUp) => break,
+                Ok(_) => errors = 0,
+                Err(error) if errors >= READ_TRIES_MAX => return Err(error),
+                Err(_) => {
+                    errors += 1;
+                    continue;
+                }
+            }
+            if !std::mem::replace(&mut is_first, false) {
+                bytes += group_bytes;
+            }
+        }
+    }
+    Ok(())
+}
