@@ -27,7 +27,9 @@ impl Output {
         let mut set_aside = Vec::new();
         for entry in fs::read_dir(&directory)? {
             let entry = entry?.file_name().to_string_lossy().into_owned();
-            if entry.starts_with(&format!("{name}.")) {
+            // What was cut off an output whose sink was removed in the meantime, and that was not counted as delivered.
+            let is_cut_off = entry.contains(".beyond-cursor-");
+            if entry.starts_with(&format!("{name}.")) && !is_cut_off {
                 set_aside.push(directory.join(entry));
             }
         }

@@ -24,8 +24,8 @@ use crate::stored::retention::Retention;
 const BEFORE: &str = "before-sink";
 
 /// What to do about lines that the spool does not have.
-pub(crate) const SURPLUS_REMEDY: &str = "the data directory is an older copy, or these messages were deleted from it to make room (drop-oldest), or a power failure has torn \
-     lines; compare the two files, and append what is missing";
+pub(crate) const SURPLUS_REMEDY: &str = "the data directory is an older copy, or these messages were deleted from it (drop-oldest, or the sink was not configured for a \
+     while), or a power failure has torn lines; compare the two files, and append what is missing";
 
 /// See the module.
 pub struct SinkOpening {

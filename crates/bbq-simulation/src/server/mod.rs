@@ -2,6 +2,7 @@
 //! sinks.
 
 mod drive;
+mod open_request;
 mod options;
 mod planted;
 mod port;
@@ -27,9 +28,10 @@ use crate::note;
 use crate::random::Random;
 use crate::tokens;
 use crate::trace::Trace;
+pub(crate) use open_request::Answer;
+use open_request::OpenRequest;
 pub(crate) use options::{Destination, ServerOptions, SinkOptions};
 use planted::{Newest, Told};
-pub(crate) use requests::Answer;
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
 use worker::{Shared, Worker};
@@ -51,7 +53,7 @@ pub(crate) struct Server {
     workers: Vec<Worker>,
     sessions: BTreeMap<u64, Session>,
     /// Numbered requests that are not answered.
-    requests: Vec<requests::Open>,
+    requests: Vec<OpenRequest>,
     is_stopping: bool,
     told: Told,
     newest: Newest,

@@ -1,43 +1,14 @@
 //! Numbered requests of HTTP at the server: each is appended at the worker of its stream's home, and answered when it is on disk. What is
 //! around them (HTTP itself, patience, memory) is not simulated.
 
-use bbq_server::simulated::{Kept, NotKept, NumberedRequest, RequestStep};
+use bbq_server::simulated::{NotKept, NumberedRequest, RequestStep};
 use bbq_wire::StreamId;
 
 use super::Server;
+use super::open_request::{Answer, OpenRequest, Place};
 use crate::bug::Bug;
 use crate::note;
 use crate::trace::Trace;
-
-/// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// All of its records are on disk, or were before.
-    Stored,
-    /// Records before it are missing.
-    Gap {
-        /// The number of the first.
-        expected: u64,
-    },
-    /// Its sender may not append to the stream.
-    Forbidden,
-    /// It is to be sent again later.
-    Later,
-}
-
-/// A request that is not answered yet.
-pub(super) struct Open {
-    number: u64,
-    stream: StreamId,
-    worker: usize,
-    place: Place,
-    has_moved: bool,
-}
-
-enum Place {
-    Appending(NumberedRequest),
-    Durable(Kept),
-}
 
 impl Server {
     /// Takes a request, which gets this number. An answer is returned if it comes at once.
@@ -58,7 +29,7 @@ impl Server {
         match NumberedRequest::open(&context, (stream, first), Some(token), records) {
             Ok(request) => {
                 let place = Place::Appending(request);
-                self.requests.push(Open { number, stream, worker, place, has_moved: false });
+                self.requests.push(OpenRequest { number, stream, worker, place, has_moved: false });
                 None
             }
             Err(why) => {
@@ -85,7 +56,7 @@ impl Server {
         self.requests.iter().any(|open| open.number == number)
     }
 
-    fn go_on(&mut self, open: &mut Open) -> Option<Answer> {
+    fn go_on(&mut self, open: &mut OpenRequest) -> Option<Answer> {
         let now_ns = self.now_ns();
         if let Place::Appending(request) = &mut open.place {
             let step = request.step(&self.workers[open.worker].context(&self.shared, now_ns));

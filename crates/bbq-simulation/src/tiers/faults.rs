@@ -48,6 +48,9 @@ impl Tiers {
                 let client = self.random.index(self.clients.len());
                 let soon = self.random.one_in(2);
                 note!(self.trace, "client {client} ends: {cut:?}, in the middle of a call: {soon}");
+                if self.is_set_back && cut == Cut::Power {
+                    self.renumbered.insert(client);
+                }
                 if soon {
                     self.clients[client].end_soon(cut, &mut self.random);
                 } else {

@@ -15,6 +15,7 @@ mod older_disk;
 mod plan;
 mod set_back;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,6 +54,9 @@ pub(crate) struct Tiers {
     earlier: Option<SimDisk>,
     /// A disk was set back.
     is_set_back: bool,
+    /// Clients whose machines lost power after that. One that had begun a new stream, as a server had forgotten the old one, may not know of
+    /// it any more, and gives what it has its old numbers.
+    renumbered: BTreeSet<usize>,
 }
 
 impl Tiers {
@@ -87,6 +91,7 @@ impl Tiers {
             step: 0,
             earlier: None,
             is_set_back: false,
+            renumbered: BTreeSet::new(),
         }
     }
 
@@ -280,7 +285,11 @@ impl Tiers {
     }
 
     /// Compares the outputs of the last server with what was promised.
-    fn check(&self) -> Result<(), Violation> {
+    fn check(&mut self) -> Result<(), Violation> {
+        if !self.renumbered.is_empty() {
+            let others = (0..self.clients.len()).filter(|client| !self.renumbered.contains(client)).collect();
+            self.history.forget_all(&others);
+        }
         let Some((last, others)) = self.nodes.split_last() else { return Ok(()) };
         let dropped = others.iter().map(Node::dropped).sum();
         for node in others {

@@ -246,7 +246,8 @@ impl Node {
             if !self.is_last() {
                 continue;
             }
-            let outputs = outputs(&self.disk, &sink.name, true);
+            // Without a disk that was set back, no promise depends on the copy of what was cut off.
+            let outputs = outputs(&self.disk, &sink.name, self.is_set_back);
             let delivered = Delivered {
                 sink: &sink.name,
                 outputs: &outputs,

@@ -18,8 +18,9 @@ use super::output::named;
 
 /// Bytes of one read: a larger one would cost no less.
 const READ_BYTES: usize = 1024 * 1024;
-/// Bytes whose lines are compared at a time: so their hashes stay in some megabytes.
-const COMPARED_BYTES: u64 = 16 * 1024 * 1024;
+/// Different lines that are compared at a time, so that their hashes stay in ten megabytes: as many as a sink writes in a fraction of a second.
+/// For each further part the spool is read once more.
+const LINES_COMPARED_MAX: usize = 256 * 1024;
 
 /// Passes the text that the spool can write again to the function, in pieces of whole messages: of each lane at least so many bytes, if it
 /// has them.
@@ -63,25 +64,33 @@ pub(in crate::sink) fn keep(
     Ok(Some(Surplus { lines, kept_in }))
 }
 
-/// Lines in a part of a file that are not written again.
+/// Lines in a part of a file that are not written again. A line that is there twice, far apart, may count as written again if it is once.
 fn count_missing(file: &dyn StorageFile, part: Range<u64>, again: &mut Again<'_>) -> io::Result<u64> {
-    let (mut lines, mut missing) = (LineHashes::default(), 0);
-    for start in part.clone().step_by(COMPARED_BYTES as usize) {
-        let mut wanted: HashMap<u64, u64> = HashMap::new();
-        each_piece(file, start..part.end.min(start + COMPARED_BYTES), |_, bytes| {
-            lines.feed(bytes, &mut |hash| *wanted.entry(hash).or_default() += 1);
-            Ok(())
-        })?;
-        again(part.end - part.start, &mut |text| {
-            LineHashes::default().feed(text, &mut |hash| {
-                if let Some(times) = wanted.get_mut(&hash) {
-                    *times = times.saturating_sub(1);
-                }
-            });
-        })?;
-        missing += wanted.values().sum::<u64>();
+    let bytes_max = part.end - part.start;
+    let (mut lines, mut wanted, mut missing) = (LineHashes::default(), HashMap::new(), 0);
+    each_piece(file, part, |_, bytes| {
+        lines.feed(bytes, &mut |hash| *wanted.entry(hash).or_default() += 1);
+        if wanted.len() >= LINES_COMPARED_MAX {
+            missing += not_again(&mut wanted, bytes_max, again)?;
+        }
+        Ok(())
+    })?;
+    Ok(missing + not_again(&mut wanted, bytes_max, again)?)
+}
+
+/// How many of these lines, by their hashes, are not written again. Leaves none of them.
+fn not_again(wanted: &mut HashMap<u64, u64>, bytes_max: u64, again: &mut Again<'_>) -> io::Result<u64> {
+    if wanted.is_empty() {
+        return Ok(0);
     }
-    Ok(missing)
+    again(bytes_max, &mut |text| {
+        LineHashes::default().feed(text, &mut |hash| {
+            if let Some(times) = wanted.get_mut(&hash) {
+                *times = times.saturating_sub(1);
+            }
+        });
+    })?;
+    Ok(wanted.drain().map(|(_, times)| times).sum())
 }
 
 /// Cuts text, which may come in pieces, into lines, and hashes them (FNV-1a).
