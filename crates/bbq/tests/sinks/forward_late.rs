@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use super::forward::{central, edge, edge_to};
 use crate::support::fault::Fault;
-use crate::support::{BBQ, Setup};
+use crate::support::{BBQ, Server, Setup};
 
 /// `bbq send` of these numbers, from a spool that it keeps, to the first server that works. All of them are acknowledged.
 fn send(spool: &Setup, servers: &[&Setup], numbers: Range<u32>) {
@@ -100,28 +100,39 @@ fn a_sink_that_is_added_gets_a_stream_that_went_from_lane_to_lane() {
     assert_all(&last, 400);
 }
 
+/// The lanes are read one after the other: the one that failed comes first, and second.
 #[test]
 fn a_stream_whose_lane_failed_while_the_next_server_was_away_arrives_as_a_whole() {
-    let last = central();
-    let first = edge(&last);
-    let at_first = first.start_with_workers(2);
-    send(&last, &[&first], 0..1000);
-    let status = at_first.status();
-    let lanes = status["spool"]["lanes"].as_array().expect("lanes");
-    let home = lanes.iter().position(|lane| lane["records"] == 1000).expect("one lane has them");
-    let fault = Fault::inject(at_first.pid(), &format!("lane-{home}"), "fdatasync:error=EIO");
+    let mut homes = BTreeSet::new();
+    for _try in 0..40 {
+        let last = central();
+        let first = edge(&last);
+        let at_first = first.start_with_workers(2);
+        send(&last, &[&first], 0..1000);
+        let home = usize::from(at_first.status()["spool"]["lanes"][1]["records"] == 1000);
+        if homes.insert(home) {
+            arrives_as_a_whole_without(home, &last, &first, at_first);
+        }
+        if homes.len() == 2 {
+            return;
+        }
+    }
+    panic!("the kernel gives one of two workers no connection");
+}
+
+fn arrives_as_a_whole_without(home: usize, last: &Setup, first: &Setup, at_first: Server<'_>) {
+    let lane = format!("lane-{home}");
+    let fault = Fault::inject(at_first.pid(), &lane, "fdatasync:error=EIO");
     // Nothing of the stream is in the lane's memory when it fails. The kernel chooses the worker of each connection.
     at_first.wait_status("a lane that failed", |status| {
         at_first.send(1, b"a line\n");
         status["spool"]["lanes"][home]["condition"] == "failed"
     });
     drop(fault);
-    send(&last, &[&first], 1000..1005);
-    let at_last = last.start();
-    at_last.wait_status("what came over the other lane", |status| {
-        status["ledger"]["delivered"].as_u64() >= Some(5)
-    });
+    send(last, &[first], 1000..1005);
+    // What the first server knew of the order of the two lanes is gone.
     at_first.kill();
+    let at_last = last.start();
     let at_first = first.start_with_workers(2);
     at_first.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
     at_last.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
