@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bbq_wire::Peer;
 
 use super::peer_log::address_of;
-use super::tokens::Admission;
 
 /// Who a sender is, as far as the server can tell senders apart: the name of its token, otherwise its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,9 +24,9 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// Of a sender that has shown a token.
-    pub(crate) fn of_token(admission: &Admission) -> Identity {
-        Identity::Token(Arc::clone(admission.identity()))
+    /// Of a sender with the name of its token, if it has shown one.
+    pub(crate) fn of(name: Option<&Arc<str>>, peer: Peer) -> Identity {
+        name.map_or_else(|| Identity::of_peer(peer), |name| Identity::Token(Arc::clone(name)))
     }
 
     /// Of a sender without a token.

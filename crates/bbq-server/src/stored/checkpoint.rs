@@ -147,7 +147,6 @@ mod tests {
     use bbq_wire::Span;
 
     use super::*;
-    use crate::access::Identity;
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {

@@ -22,7 +22,7 @@ pub(crate) struct Visitor<'a> {
 
 impl Visitor<'_> {
     pub(super) fn holder(&self) -> Identity {
-        self.identity.map_or_else(|| Identity::of_peer(self.peer), |name| Identity::Token(Arc::clone(name)))
+        Identity::of(self.identity, self.peer)
     }
 }
 

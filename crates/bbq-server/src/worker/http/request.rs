@@ -67,10 +67,7 @@ impl Source {
         activity: &Activity,
     ) -> Result<Taken, Refused> {
         let admission = authorized(self.listener(), request.headers())?;
-        let identity = match &admission {
-            Some(admission) => Identity::of_token(admission),
-            None => Identity::of_peer(self.peer),
-        };
+        let identity = Identity::of(admission.as_ref().map(|shown| shown.identity()), self.peer);
         activity.set_identity(&identity);
         if request.method() != Method::POST {
             return Err(Refused::Method);

@@ -11,10 +11,7 @@ use tracing::warn;
 use super::batch::{Kept, NotKept, NumberedBatch};
 use super::handed::HandedRequest;
 use super::request::{NumberedRequest, RequestStep};
-use crate::time::unix_ns;
 use crate::worker::intake::Intake;
-use crate::worker::session::SessionContext;
-use crate::worker::session::socket::SessionSocket;
 
 /// How long a complete request waits for room in the lane: longer than a sync takes, shorter than clients wait.
 pub(crate) const ROOM_PATIENCE: Duration = Duration::from_secs(5);
@@ -61,7 +58,10 @@ enum Placed {
 async fn keep_here(intake: &Intake, request: &mut NumberedRequest) -> Result<Placed, NotKept> {
     let mut deadline = None;
     loop {
-        let step = request.step(&context(intake, request.batch()));
+        let step = {
+            let NumberedBatch { listener_index, peer, .. } = *request.batch();
+            request.step(&intake.session_context(listener_index, peer))
+        };
         note(intake, request);
         match step {
             RequestStep::Kept(kept) => return Ok(Placed::Kept(kept)),
@@ -78,27 +78,6 @@ async fn keep_here(intake: &Intake, request: &mut NumberedRequest) -> Result<Pla
         if !in_time {
             return Err(NotKept::Full);
         }
-    }
-}
-
-/// What a step of a request works with.
-fn context<'a>(intake: &'a Intake, batch: &NumberedBatch) -> SessionContext<'a, SessionSocket> {
-    let listener = &intake.listeners[batch.listener_index];
-    SessionContext {
-        lane: &intake.lane,
-        lanes: intake.mesh.lanes(),
-        streams: &intake.streams,
-        retention: &intake.retention,
-        replicas: Some(&intake.replicas),
-        waiters: &intake.waiters,
-        undurable: &intake.view.undurable,
-        scratch: &intake.scratch,
-        ledger: &listener.ledger,
-        source: listener.source,
-        limits: listener.batch_limits(),
-        tokens: listener.tokens.as_deref(),
-        peer: batch.peer,
-        now_ns: unix_ns(),
     }
 }
 

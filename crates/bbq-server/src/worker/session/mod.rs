@@ -14,6 +14,7 @@
 mod context;
 pub(crate) mod handover;
 pub(crate) mod inbox;
+mod lent;
 mod owner;
 pub(crate) mod quiet;
 mod relay;

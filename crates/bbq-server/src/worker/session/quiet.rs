@@ -112,8 +112,7 @@ impl QuietSessions {
     pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
         self.entries.for_each(|key, session| {
             let admission = session.established.as_ref().and_then(Established::admission);
-            let identity =
-                admission.map_or_else(|| Identity::of_peer(session.peer), |shown| Identity::of_token(shown));
+            let identity = Identity::of(admission.map(|shown| shown.identity()), session.peer);
             claim(idle::claim(identity, session.last_active, latest, key));
         });
     }

@@ -16,10 +16,8 @@ use super::rounds::LastBatch;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
 use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
 use crate::access::Identity;
-use crate::time::unix_ns;
 use crate::worker::intake::Intake;
-use crate::worker::limits::IntakeLimits;
-use crate::worker::limits::READ_BYTES;
+use crate::worker::limits::{IntakeLimits, READ_BYTES};
 use crate::worker::local_listener::LocalListener;
 
 /// Reads of one session before other tasks run.
@@ -143,9 +141,8 @@ impl SessionTask {
 
     /// Notes whose memory the bytes of this session take.
     fn note_identity(&mut self, state: &SessionState<SessionSocket>) {
-        if let Some(admission) = state.owner().and_then(|owner| owner.admission.as_deref()) {
-            self.inbox.set_identity(Identity::of_token(admission));
-        }
+        let admission = state.owner().and_then(|owner| owner.admission.as_deref());
+        self.inbox.set_identity(Identity::of(admission.map(|shown| shown.identity()), self.peer));
     }
 
     /// Passes the held bytes to the state.
@@ -178,24 +175,7 @@ impl SessionTask {
     }
 
     fn context(&self) -> SessionContext<'_, SessionSocket> {
-        let intake = &*self.intake;
-        let listener = &intake.listeners[self.listener_index];
-        SessionContext {
-            lane: &intake.lane,
-            lanes: intake.mesh.lanes(),
-            streams: &intake.streams,
-            retention: &intake.retention,
-            replicas: Some(&intake.replicas),
-            waiters: &intake.waiters,
-            undurable: &intake.view.undurable,
-            scratch: &intake.scratch,
-            ledger: &listener.ledger,
-            source: listener.source,
-            limits: listener.batch_limits(),
-            tokens: listener.tokens.as_deref(),
-            peer: self.peer,
-            now_ns: unix_ns(),
-        }
+        self.intake.session_context(self.listener_index, self.peer)
     }
 
     /// Waits for bytes and appends them to those held. Tells the state when no more will come.
@@ -333,7 +313,6 @@ impl SessionTask {
     /// The refusal of a session whose memory others need.
     fn evicted(&self, needed: usize) -> Refusal {
         self.intake.listeners[self.listener_index].ledger.add_evicted(1);
-        let text = "unfinished batches hold too much memory, and this sender holds the most; send the batch again later";
         if self.intake.memory.is_beyond(needed) {
             let bytes_max = self.intake.limits.unfinished_bytes_max;
             let text = format!(
@@ -342,6 +321,7 @@ impl SessionTask {
             );
             return Refusal::new(RefusalCode::Busy, text);
         }
+        let text = "unfinished batches hold too much memory, and this sender holds the most; send the batch again later";
         Refusal::new(RefusalCode::Busy, text)
     }
 

@@ -1,0 +1,35 @@
+//! What a worker lends to a session or a numbered request for a step.
+
+use bbq_wire::Peer;
+
+use super::context::SessionContext;
+use super::socket::SessionSocket;
+use crate::time::unix_ns;
+use crate::worker::intake::Intake;
+
+impl Intake {
+    /// For a sender at a listener. Reads the clock.
+    pub(crate) fn session_context(
+        &self,
+        listener_index: usize,
+        peer: Peer,
+    ) -> SessionContext<'_, SessionSocket> {
+        let listener = &self.listeners[listener_index];
+        SessionContext {
+            lane: &self.lane,
+            lanes: self.mesh.lanes(),
+            streams: &self.streams,
+            retention: &self.retention,
+            replicas: Some(&self.replicas),
+            waiters: &self.waiters,
+            undurable: &self.view.undurable,
+            scratch: &self.scratch,
+            ledger: &listener.ledger,
+            source: listener.source,
+            limits: listener.batch_limits(),
+            tokens: listener.tokens.as_deref(),
+            peer,
+            now_ns: unix_ns(),
+        }
+    }
+}
