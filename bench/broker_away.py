@@ -124,7 +124,7 @@ class Server:
 
     def status(self):
         with socket.create_connection(("127.0.0.1", self.admin)) as admin:
-            admin.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            admin.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             answer = b"".join(iter(lambda: admin.recv(65536), b""))
         return json.loads(answer.split(b"\r\n\r\n", 1)[1])
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bbq_fuzz::MemoryDisk;
-use bbq_spool::format::{Binding, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader, Sources};
+use bbq_spool::format::{Binding, Envelope, GROUP_FRAME_BYTES, GroupFrame, NameMark, SegmentHeader, Sources};
 use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, SpoolOptions, Step, SteppedTime, Storage, inspect};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
@@ -85,8 +85,12 @@ fn segment(input: &mut Input<'_>, start: u64) -> Vec<u8> {
                 let batch = batch(input.number().clamp(1, 1 << 62), 1 + usize::from(input.byte() % 40));
                 let says = input.or(batch.len() as u64) as u32;
                 let crc = u32::from_le_bytes([batch[4], batch[5], batch[6], batch[7]]);
-                let envelope =
-                    Envelope { source: u16::from(input.byte() % 3), received_ns: 5, peer: Peer::Unnamed };
+                let envelope = Envelope {
+                    source: u16::from(input.byte() % 3),
+                    received_ns: 5,
+                    peer: Peer::Unnamed,
+                    name_mark: NameMark::NOBODY,
+                };
                 bytes.extend_from_slice(&envelope.encode(&Binding {
                     batch_bytes: says,
                     batch_crc: crc,
@@ -176,7 +180,7 @@ fuzz_target!(|data: &[u8]| {
     let before = Cursor { places: spool.ends(), ..Cursor::default() };
     let bytes = batch(1, 3);
     let header = bytes.first_chunk().and_then(|header| BatchHeader::decode(header).ok()).expect("a batch");
-    let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+    let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
     spool.lanes()[0].append(&envelope, &header, &bytes, true).expect("there is room");
     for _ in 0..10 {
         if matches!(spool.step(0), Step::Ended(_)) {

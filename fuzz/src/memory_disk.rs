@@ -69,8 +69,8 @@ impl Storage for MemoryDisk {
             (OpenMode::Existing, None) => return Err(io::ErrorKind::NotFound.into()),
             (OpenMode::Append | OpenMode::Directory, _) => return Err(io::ErrorKind::Unsupported.into()),
             (OpenMode::New, Some(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
-            (OpenMode::Existing | OpenMode::ExistingOrNew, Some(contents)) => contents,
-            (OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Empty, _) => {
+            (OpenMode::Existing | OpenMode::ExistingOrNew | OpenMode::Lock, Some(contents)) => contents,
+            (OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Lock | OpenMode::Empty, _) => {
                 files.insert(path.to_owned(), Contents::default());
                 files[path].clone()
             }

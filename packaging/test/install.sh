@@ -110,7 +110,7 @@ inside bbq status --wait 10 > /dev/null
 inside getent passwd bbq > /dev/null || fail "there is no user bbq"
 first=$(main_pid)
 [ "$(inside stat --format %U "/proc/$first")" = bbq ] || fail "the server does not run as user bbq"
-[ "$(inside stat --format '%U %a' /var/lib/bbq)" = "bbq 750" ] || fail "/var/lib/bbq is not the user's alone"
+[ "$(inside stat --format '%U %a' /var/lib/bbq)" = "bbq 700" ] || fail "/var/lib/bbq is not the user's alone"
 inside systemctl is-enabled bbq.service > /dev/null || fail "the service does not start with the system"
 
 say "messages come in by each listener"

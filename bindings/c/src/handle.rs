@@ -86,9 +86,14 @@ impl Handle {
 
 impl AtExit for Handle {
     fn flush_at_exit(&self, timeout: Option<Duration>, spent: Duration) -> bool {
-        let timeout = timeout.unwrap_or(self.close_timeout);
+        let waits = timeout.unwrap_or(self.close_timeout).saturating_sub(spent);
+        let flush = || match self.own.get() {
+            // A program that calls for it hears the outcome.
+            Some(Ok(sender)) if timeout.is_none() => sender.flush_at_exit(waits),
+            _ => self.flush(waits).is_ok(),
+        };
         // The program that closed the sender has waited already, or chose not to.
-        self.is_closed() || self.flush(timeout.saturating_sub(spent)).is_ok() || self.has_nothing_queued()
+        self.is_closed() || flush() || self.has_nothing_queued()
     }
 }
 

@@ -91,8 +91,8 @@ impl ProcessSender {
         self.closed.store(true, Ordering::Relaxed);
         match py.detach(|| sender.close(left)) {
             Ok(counters) => Ok(counters),
-            Err(SendError::Timeout { queued, .. }) => {
-                Err(errors::sending(&SendError::Timeout { queued, waited: timeout }))
+            Err(SendError::Timeout { queued, last_problem, .. }) => {
+                Err(errors::sending(&SendError::Timeout { queued, waited: timeout, last_problem }))
             }
             Err(error) => Err(errors::sending(&error)),
         }
@@ -144,8 +144,11 @@ pub(crate) fn finish_all(py: Python<'_>) -> PyResult<()> {
         one.exit_deadline.get_or_init(|| now.checked_add(one.close_timeout));
     }
     let flushed = senders.iter().try_for_each(|one| match one.flush(py, None) {
-        // A traceback at the end of a program would help nobody: lost records are counted, or in the spool.
-        Err(error) if errors::is_bbq_error(py, &error) => Ok(()),
+        // A traceback at the end of a program would help nobody. A line on standard error says what is left.
+        Err(error) if errors::is_bbq_error(py, &error) => {
+            py.detach(|| one.sender.as_ref().is_some_and(|sender| sender.flush_at_exit(Duration::ZERO)));
+            Ok(())
+        }
         other => other,
     });
     py.detach(|| senders.iter().filter_map(|one| one.notices.as_ref()).for_each(|notices| notices.mute()));

@@ -48,8 +48,9 @@ pub(crate) fn flush(py: Python<'_>, sender: &Sender, timeout: Duration) -> PyRes
             Ok(()) => return Ok(()),
             // The last slice also waited for messages that were taken since; those up to `target` are enough.
             Err(SendError::Timeout { .. }) if py.detach(|| is_acknowledged(sender, target)) => return Ok(()),
-            Err(SendError::Timeout { queued, .. }) if left <= SLICE => {
-                return Err(errors::sending(&SendError::Timeout { queued, waited: timeout }));
+            Err(SendError::Timeout { queued, last_problem, .. }) if left <= SLICE => {
+                let error = SendError::Timeout { queued, waited: timeout, last_problem };
+                return Err(errors::sending(&error));
             }
             Err(SendError::Timeout { .. }) => py.check_signals()?,
             Err(error) => return Err(errors::sending(&error)),

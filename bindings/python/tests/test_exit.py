@@ -59,6 +59,23 @@ def test_a_sender_that_nobody_closes(server, run_program):
     assert server.lines() == [f"main {number}" for number in range(LINES)]
 
 
+@pytest.mark.parametrize("made", ["bbq.Sender(ADDRESS, close_timeout=1)", "bbq.Handler(ADDRESS, close_timeout=1).sender"])
+def test_what_is_lost_at_the_end_is_told(nobody, run_program, made):
+    ended = run_program(f"import bbq\nsender = {made}\nsender.send('to nobody')\n", ADDRESS=nobody)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(
+        f"bbq: 1 message is not acknowledged at the end of a sender; {nobody}: "
+    ), ended.stderr
+    assert "refused" in lines[0] and "without a spool" in lines[0]
+
+
+def test_who_hears_notices_says_what_it_likes(nobody, run_program):
+    source = "import bbq\nbbq.Sender(ADDRESS, close_timeout=0.1, on_notice=lambda _: None).send('to nobody')\n"
+    ended = run_program(source, ADDRESS=nobody)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_what_exit_handlers_log(server, run_program):
     ended = run_program(LOG + "import atexit\natexit.register(log, 'main')\n", ADDRESS=server.address)
     assert ended.returncode == 0, ended.stderr

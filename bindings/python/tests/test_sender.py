@@ -136,7 +136,7 @@ def test_a_flush_ends_at_its_timeout_and_what_waits_stays(make_server):
     server = make_server()
     sender = bbq.Sender(server.address)
     sender.send("one")
-    with pytest.raises(bbq.Timeout, match="1 messages are not acknowledged after 10ms"):
+    with pytest.raises(bbq.Timeout, match="1 message is not acknowledged after 10ms"):
         sender.flush(0.01)
     with pytest.raises(TimeoutError):
         sender.flush(0)

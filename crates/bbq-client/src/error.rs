@@ -42,12 +42,18 @@ pub enum SendError {
         limit: u32,
     },
     /// Not everything was acknowledged in time. The rest stays queued.
-    #[error("{queued} messages are not acknowledged after {waited:?}")]
+    #[error(
+        "{queued} {} not acknowledged after {waited:?}{}",
+        if *queued == 1 { "message is" } else { "messages are" },
+        last_problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}"))
+    )]
     Timeout {
         /// Messages that are not acknowledged.
         queued: u64,
         /// The time-out.
         waited: Duration,
+        /// A server and why it could not be reached last; `None` while one is connected.
+        last_problem: Option<String>,
     },
     /// The server refuses the records of this sender for good.
     #[error("{server} refused: {refusal}")]

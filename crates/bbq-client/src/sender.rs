@@ -133,6 +133,12 @@ impl Sender {
     /// [`SendError::Timeout`], or the error that ended the sender before, unless every record is acknowledged.
     pub fn close(&self, timeout: Duration) -> Result<Counters, SendError> {
         let shared = self.own().ok_or(SendError::Forked)?;
+        shared.set_told_unsent();
+        self.end(timeout)
+    }
+
+    fn end(&self, timeout: Duration) -> Result<Counters, SendError> {
+        let shared = self.own().ok_or(SendError::Forked)?;
         shared.close_intake();
         let waited = shared.queue.wait_acknowledged(timeout);
         shared.end();
@@ -141,6 +147,13 @@ impl Sender {
         // A panic of a thread was already printed.
         threads.handles.drain(..).filter(JoinHandle::is_finished).for_each(|thread| drop(thread.join()));
         waited.map(|()| shared.counters())
+    }
+
+    /// Waits like [`Sender::flush`], for a program that ends and asks for no outcome: if records are not acknowledged in time, a line on
+    /// standard error says so, unless there is a handler of notices. Dropping a sender does the same. Returns whether all are
+    /// acknowledged.
+    pub fn flush_at_exit(&self, timeout: Duration) -> bool {
+        self.flush(timeout).map_err(|error| self.shared.tell_unsent(error)).is_ok()
     }
 
     /// What the sender has done so far. All zeros in a forked child.
@@ -198,6 +211,8 @@ impl std::fmt::Debug for Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         // A program that wants the outcome calls `close`.
-        let _outcome = self.close(self.shared.options.close_timeout);
+        if let Err(error) = self.end(self.shared.options.close_timeout) {
+            self.shared.tell_unsent(error);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The state that a sender's handle and its threads share, and what follows from the frames of a server.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bbq_wire::session::{AckLevel, Hello, Progress, Welcome};
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) protocol_errors: AtomicU64,
     /// Drops that the sender has reported in a record of its own.
     reported: AtomicU64,
+    /// Whether a line on standard error has told of records that are not acknowledged at the end.
+    told_unsent: AtomicBool,
 }
 
 fn closed() -> ConnectionError {
@@ -94,6 +97,7 @@ impl Shared {
             recovered: count,
             protocol_errors: AtomicU64::new(0),
             reported: AtomicU64::new(0),
+            told_unsent: AtomicBool::new(false),
             options,
         })
     }
@@ -200,6 +204,38 @@ impl Shared {
         let _saved = self.spool.as_ref().map(|spool| spool.progress(destination).replace_stream(&numbering));
         self.notify(&Notice::NewStream { server: address.to_string(), why: why.to_owned() });
         ConnectionError::Transient(format!("{why}; going on with a new stream"))
+    }
+
+    /// The program hears itself how the sender ended.
+    pub(crate) fn set_told_unsent(&self) {
+        self.told_unsent.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the user that a sender ends and records are not acknowledged, once, if the program does not hear the outcome: nobody else
+    /// would. A program with a handler of notices was told why, and says itself what it likes.
+    pub(crate) fn tell_unsent(&self, error: SendError) {
+        let why = match error {
+            SendError::Closed | SendError::Forked => return,
+            SendError::Timeout { last_problem, .. } => last_problem,
+            error => Some(error.to_string()),
+        };
+        let Counters { queued, dropped, .. } = self.counters();
+        let records = queued + dropped.abandoned;
+        let is_told = self.options.notice.is_some() || records == 0;
+        if is_told || self.told_unsent.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let rest = match &self.options.spool {
+            Some(directory) => format!("the spool {} keeps what is not acknowledged", directory.display()),
+            None => "without a spool, what no server has is lost".to_owned(),
+        };
+        let are = if records == 1 { "message is" } else { "messages are" };
+        let why = why.map_or_else(String::new, |why| format!("; {why}"));
+        // Standard error may be closed.
+        let _nobody_reads = writeln!(
+            io::stderr(),
+            "bbq: {records} {are} not acknowledged at the end of a sender{why}; {rest}"
+        );
     }
 
     pub(crate) fn notify(&self, notice: &Notice) {

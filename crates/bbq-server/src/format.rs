@@ -287,7 +287,7 @@ impl<'a> BatchTexts<'a> {
             message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
             message_bytes: None,
             rejected: self.rejected,
-            syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw)),
+            syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw, self.origin.received_ns)),
             otlp,
         }
     }

@@ -81,16 +81,16 @@ pub mod fuzzing {
 
     /// Makes a request of OTLP logs in Protocol Buffers of one in JSON.
     pub fn otlp_from_json(request: &[u8]) -> Option<Vec<u8>> {
-        crate::otlp::from_json(request, 1 << 20).ok()
+        crate::otlp::from_json(request).ok().map(|converted| converted.request)
     }
 
-    /// Shows a record of OTLP logs in both formats.
-    pub fn otlp_shown(record: &[u8]) {
+    /// Shows a record of OTLP logs in both formats. Returns whether it is one.
+    pub fn otlp_shown(record: &[u8]) -> bool {
         let mut out = Vec::new();
         crate::otlp::put_body(record, &mut out);
-        if let Some(fields) = crate::otlp::OtlpFields::of(record) {
-            assert!(serde_json::to_writer(&mut out, &fields).is_ok());
-        }
+        let Some(fields) = crate::otlp::OtlpFields::of(record) else { return false };
+        assert!(serde_json::to_writer(&mut out, &fields).is_ok());
+        true
     }
 
     /// Reads text as a file of tokens.
@@ -124,9 +124,13 @@ pub mod fuzzing {
     /// # Panics
     /// A field does not stand in the message, or cannot be shown.
     pub fn syslog_shown(message: &[u8]) {
-        let fields = crate::syslog::read(message);
+        let fields = crate::syslog::read(message, 0);
         assert!(serde_json::to_vec(&fields).is_ok());
         let text = String::from_utf8_lossy(message);
+        // A time, a zone and Cisco's numbers stand in front of the text, and nothing behind it but zero bytes and one line feed.
+        let end = fields.msg.as_deref().unwrap_or_default();
+        let whole = text.trim_end_matches('\0');
+        assert!(whole.strip_suffix('\n').unwrap_or(whole).ends_with(end), "{end:?} in {text:?}");
         for field in [&fields.hostname, &fields.appname, &fields.procid, &fields.msgid, &fields.msg] {
             assert!(
                 field.as_ref().is_none_or(|field| text.contains(field.as_str())),

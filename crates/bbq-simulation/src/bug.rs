@@ -33,6 +33,14 @@ pub enum Bug {
     OldHelloTakesOver,
     /// A server takes for known what a link brings of a stream behind later numbers: a gap counts as final.
     GapIsFinal,
+    /// The same, where each message has one way, and a stream only goes on in another lane because its lane has failed.
+    GapIsFinalInOneWay,
+    /// A sink cuts off the lines of its output that the cursor of an older data directory does not cover, and keeps no copy.
+    OutputCutBack,
+    /// A client whose spool was set back believes the server that it has records which the client never sent.
+    WelcomeBelieved,
+    /// A client does not notice that its spool is a copy, and goes on with its stream.
+    CopyNotNoticed,
     /// A request whose records are known is answered as stored, although they may be in the memory of a lane that failed.
     KnownCountsAsDurable,
     /// Everybody may append to every stream.
@@ -48,7 +56,8 @@ impl Bug {
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
-            Bug::GapIsFinal => Kind::Tiers,
+            Bug::GapIsFinal | Bug::GapIsFinalInOneWay => Kind::Tiers,
+            Bug::OutputCutBack | Bug::WelcomeBelieved | Bug::CopyNotNoticed => Kind::SetBack,
             Bug::KnownCountsAsDurable | Bug::NoOwners | Bug::ForgetsByAge => Kind::Crowd,
             _ => Kind::Single,
         }

@@ -30,10 +30,12 @@ pub(crate) struct History {
     reused: BTreeSet<(StreamId, u64, Record)>,
     /// Clients whose spool was set back: they cannot know which numbers they have used.
     may_reuse: BTreeSet<usize>,
-    /// The epoch of the last hello of each stream.
-    epochs: HashMap<StreamId, u64>,
+    /// The epoch of the last hello of each client and stream.
+    epochs: HashMap<(usize, StreamId), u64>,
     /// Records that were acknowledged as durable.
     acknowledged: BTreeSet<Record>,
+    /// Records of which a client does not know any more that they are acknowledged: a power failure took its progress.
+    held_again: BTreeSet<Record>,
     /// Streams whose order the program has reported as lost.
     unordered: BTreeSet<StreamId>,
     /// No order is promised, as there are several ways to the outputs.
@@ -44,8 +46,27 @@ pub(crate) struct History {
     forgotten: BTreeSet<Record>,
     /// Streams of which a server has acknowledged something to who numbers them, each with the highest number that was sent.
     owned: BTreeMap<StreamId, u64>,
+    /// The spool of a client was copied.
+    copied: Option<CopiedSpool>,
     /// The last batches that clients have sent.
     batches: VecDeque<(StreamId, Vec<u8>)>,
+}
+
+/// What the spool of a client had when it was copied.
+#[derive(Debug)]
+struct CopiedSpool {
+    client: usize,
+    /// The last record that the client had made.
+    made: u64,
+    /// Those of its records that were acknowledged.
+    acknowledged: BTreeSet<Record>,
+}
+
+impl CopiedSpool {
+    /// Whether both spools may have it, and deliver it under two numbers.
+    fn may_have(&self, record: &Record) -> bool {
+        record.client == self.client && record.number <= self.made && !self.acknowledged.contains(record)
+    }
 }
 
 /// The output of a sink, and its counts.
@@ -78,8 +99,8 @@ impl History {
     }
 
     /// A client sends a hello. Returns `false` if the client has sent a hello for the stream with a higher epoch before.
-    pub(crate) fn greet(&mut self, stream: StreamId, epoch: u64) -> bool {
-        let is_risen = self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch);
+    pub(crate) fn greet(&mut self, client: usize, stream: StreamId, epoch: u64) -> bool {
+        let is_risen = self.epochs.insert((client, stream), epoch).is_none_or(|last| last <= epoch);
         is_risen || !self.may_reuse.is_empty()
     }
 
@@ -90,6 +111,40 @@ impl History {
         self.forgotten.extend(self.numbers.values().filter(|record| record.client == client));
     }
 
+    /// The spool of a client is copied, which has made so many records. Two senders may deliver what the spool holds, each by a stream
+    /// of its own.
+    pub(crate) fn copy_spool(&mut self, client: usize, made: u64) {
+        let is_known = |record: &&Record| record.client == client && !self.held_again.contains(record);
+        let acknowledged = self.acknowledged.iter().filter(is_known);
+        self.copied = Some(CopiedSpool { client, made, acknowledged: acknowledged.copied().collect() });
+    }
+
+    /// A client moves to another stream what is not acknowledged. A server may have it by the number of the stream before.
+    pub(crate) fn renumber(&mut self, is_of_client: impl Fn(usize) -> bool) {
+        let may_come_again = |record: &&Record| {
+            is_of_client(record.client)
+                && (!self.acknowledged.contains(record) || self.held_again.contains(record))
+        };
+        self.forgotten.extend(self.numbers.values().filter(may_come_again));
+    }
+
+    /// A client starts, and holds what was sent with a number. It sends it again: with the same number, as long as the stream is its own.
+    /// It `is_late` if it was acknowledged on receipt, and a power failure took that from the client: a server that has lost it stores it
+    /// behind what came since.
+    pub(crate) fn hold_again(&mut self, stream: StreamId, sequence: u64, is_late: bool) {
+        let Some(record) = self.sent(stream, sequence) else { return };
+        if is_late {
+            self.unordered.insert(stream);
+        }
+        if !self.acknowledged.contains(&record) {
+            return;
+        }
+        self.held_again.insert(record);
+        if let Some(copied) = &mut self.copied {
+            copied.acknowledged.remove(&record);
+        }
+    }
+
     /// The record that was sent with a number.
     pub(crate) fn sent(&self, stream: StreamId, sequence: u64) -> Option<Record> {
         self.numbers.get(&(stream, sequence)).copied()
@@ -98,6 +153,7 @@ impl History {
     /// A client tells its application that a record is on the server's disk.
     pub(crate) fn acknowledge(&mut self, record: Record) {
         self.acknowledged.insert(record);
+        self.held_again.remove(&record);
     }
 
     /// Data of the server was damaged. With it, the server may have lost the only note of the records that a stream had sent.
@@ -199,7 +255,8 @@ impl History {
                     continue;
                 }
                 if !out.insert(record) {
-                    if self.forgotten.contains(&record) {
+                    let has_copy = self.copied.as_ref().is_some_and(|copied| copied.may_have(&record));
+                    if has_copy || self.forgotten.contains(&record) {
                         continue;
                     }
                     return fail(format!("{record:?}, number {sequence} of {stream}, came out twice"));

@@ -176,7 +176,7 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
 /// What is around the server of a crowd.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrowdPlan {
-    /// A stranger comes, and the server does not crash.
+    /// A stranger comes.
     pub(crate) has_stranger: bool,
     /// How often the crowd acts, compared with the other parts.
     pub(crate) weight: u64,
@@ -197,18 +197,6 @@ impl Plan {
         if crowd.has_stranger {
             // So each client has one stream, which nobody makes the server forget.
             plan.clients.iter_mut().for_each(|client| client.has_spool = true);
-            // Whose a stream is comes with a checkpoint, which a crash may precede (docs/ROADMAP.md).
-            plan.rates = Rates {
-                power_client: 0,
-                kill_server: 0,
-                power_server: 0,
-                cut_in_call: 0,
-                upgrade: 0,
-                full: 0,
-                fail_syncs: 0,
-                trouble: 0,
-                ..plan.rates
-            };
         }
         plan.crowd = Some(crowd);
         plan

@@ -18,6 +18,12 @@ impl Servers {
         [Some(self.first), self.second].into_iter().flatten()
     }
 
+    /// The same with another server in place of one of them.
+    pub(crate) fn with(self, one: usize, other: usize) -> Servers {
+        let change = |server| if server == one { other } else { server };
+        Servers { first: change(self.first), second: self.second.map(change) }
+    }
+
     /// How many they are.
     pub(crate) fn count(self) -> usize {
         self.numbers().count()

@@ -189,8 +189,7 @@ impl World {
     }
 
     fn around(&mut self) -> (&mut Vec<Client>, Around<'_>) {
-        let has_forgotten = self.crowd.as_ref().is_some_and(Crowd::has_forgotten);
-        let may_forget = (self.may_lose && self.plan.rots) || has_forgotten;
+        let may_forget = self.may_lose && self.plan.rots;
         let around = Around {
             network: &mut self.network,
             history: &mut self.history,

@@ -14,7 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn ask(admin: SocketAddr, page: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&admin, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(format!("GET {page} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n").as_bytes())?;
+    stream
+        .write_all(format!("GET {page} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").context("the response is not HTTP")?;

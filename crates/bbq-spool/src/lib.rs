@@ -49,7 +49,7 @@ pub use bbq_storage::{DiskStorage, OpenMode, ShownBytes, Storage, StorageFile};
 pub use cursor::{Cursor, CursorStore, LanePlace, file_name_of};
 pub use disk_room::DiskShortage;
 pub use error::{LaneError, SpoolError};
-pub use format::{Envelope, Sources};
+pub use format::{Envelope, NameMark, Sources};
 pub use group::{Entry, Group, GroupCursor, Scratch};
 pub use lane::{Durable, Lane, LaneCondition, LaneView};
 pub use latency::{LATENCY_BUCKETS_US, Latency};

@@ -3,10 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use tracing::warn;
 
 use crate::{DiskStorage, SpoolError, Storage};
 
@@ -25,7 +26,16 @@ impl DirectoryLock {
     /// # Errors
     /// [`SpoolError::Locked`] names the process that has the lock. [`SpoolError::DataDirectory`]: this user may not write there.
     pub fn take(directory: &Path) -> Result<DirectoryLock, SpoolError> {
-        let (file, path) = open_created(directory).map_err(|error| match error {
+        let is_new = !directory.exists();
+        let opened = open_created(directory).and_then(|opened| {
+            let told = (&DiskStorage as &dyn Storage).keep_private(directory);
+            let told = told.map_err(SpoolError::io("open", directory))?;
+            if let Some(what) = told.filter(|_| !is_new) {
+                warn!(data = %directory.display(), "{what}");
+            }
+            Ok(opened)
+        });
+        let (file, path) = opened.map_err(|error| match error {
             SpoolError::Io { action, path, source } if is_denied(&source) => {
                 SpoolError::DataDirectory { action, path, source }
             }
@@ -115,9 +125,21 @@ fn open_created(directory: &Path) -> Result<(File, PathBuf), SpoolError> {
         .write(true)
         .create(true)
         .truncate(false)
+        // For the owner alone: whoever can open it can take its lock. A link would lead to a file that is written over.
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&path)
-        .map_err(SpoolError::io("open", &path))?;
+        .map_err(|error| SpoolError::io("open", &path)(not_followed(error)))?;
     Ok((file, path))
+}
+
+fn not_followed(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return io::Error::other(
+            "it is a symbolic link, which is not followed; look who made it, and remove it",
+        );
+    }
+    error
 }
 
 fn lock(file: &File, directory: &Path, path: &Path, how: FlockOperation) -> Result<(), SpoolError> {

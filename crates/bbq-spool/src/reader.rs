@@ -441,7 +441,7 @@ mod tests {
     use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
 
     use super::*;
-    use crate::{Cursor, DiskStorage, Envelope, Spool, SpoolOptions, Step, SteppedTime};
+    use crate::{Cursor, DiskStorage, Envelope, NameMark, Spool, SpoolOptions, Step, SteppedTime};
 
     #[test]
     fn a_reader_that_has_read_and_then_finds_nothing_twice_keeps_no_memory() {
@@ -467,7 +467,8 @@ mod tests {
             };
             let bytes = builder.finish(&identity).unwrap();
             let header = Batch::peek(bytes).unwrap().unwrap();
-            let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+            let envelope =
+                Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
             spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
             while spool.lanes()[0].durable().records < sequence {
                 assert!(!matches!(spool.step(0), Step::Waits(None)), "the lane waits");

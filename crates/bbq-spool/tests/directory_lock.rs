@@ -29,3 +29,26 @@ fn a_writer_that_shares_meets_readers_and_no_repair() {
     let _repair = DirectoryLock::take(&data).unwrap();
     assert!(matches!(DirectoryLock::share_created(&data), Err(SpoolError::Locked { .. })));
 }
+
+#[test]
+fn nobody_else_gets_into_a_data_directory() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    drop(DirectoryLock::take(&data).unwrap());
+    assert_eq!((mode(&data), mode(&data.join("lock"))), (0o700, 0o600));
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    drop(DirectoryLock::take(&data).unwrap());
+    assert_eq!(mode(&data), 0o700);
+    // A link in place of the lock file, to a file that is not to be written over.
+    let precious = directory.path().join("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    std::fs::remove_file(data.join("lock")).unwrap();
+    symlink(&precious, data.join("lock")).unwrap();
+    let error = DirectoryLock::take(&data).unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(error.to_string().contains("lock") && cause.contains("symbolic link"), "{error}: {cause}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+}

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use bbq_spool::format::{
-    Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader, Sources,
+    Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, NameMark, SegmentHeader, Sources,
 };
 use bbq_spool::{Cursor, CursorStore, GroupRead, LanePlace, Spool, Storage, inspect};
 use bbq_wire::Peer;
@@ -61,7 +61,12 @@ fn file(random: &mut Random, start: u64) -> Vec<u8> {
             3 | 4 => {
                 let batch = made(1 + random.below(1000), 20).bytes();
                 let says = if random.one_in(4) { number(random) as u32 } else { batch.len() as u32 };
-                let envelope = Envelope { source: random.next() as u16, received_ns: 0, peer: Peer::Unnamed };
+                let envelope = Envelope {
+                    source: random.next() as u16,
+                    received_ns: 0,
+                    peer: Peer::Unnamed,
+                    name_mark: NameMark::NOBODY,
+                };
                 let crc = u32::from_le_bytes([batch[4], batch[5], batch[6], batch[7]]);
                 let binding = Binding { batch_bytes: says, batch_crc: crc, tag: random.below(3) };
                 bytes.extend_from_slice(&envelope.encode(&binding));

@@ -9,7 +9,10 @@ use std::time::SystemTime;
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
-use crate::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile, direct};
+use crate::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile, direct, private};
+
+/// Permissions of a file: its owner reads and writes it.
+const PRIVATE: u32 = 0o600;
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +21,10 @@ pub struct DiskStorage;
 impl Storage for DiskStorage {
     fn create_dir(&self, directory: &Path) -> io::Result<()> {
         fs::create_dir(directory)
+    }
+
+    fn keep_private(&self, directory: &Path) -> io::Result<Option<String>> {
+        private::keep_private(directory)
     }
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
@@ -40,7 +47,8 @@ impl Storage for DiskStorage {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
+        // What is created here is for its owner; a log that others read is appended to.
+        options.read(true).write(true).mode(PRIVATE);
         let opened = match mode {
             OpenMode::Existing => options.open(path).or_else(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => File::open(path),
@@ -48,6 +56,10 @@ impl Storage for DiskStorage {
             }),
             OpenMode::New => options.create_new(true).open(path),
             OpenMode::ExistingOrNew => options.create(true).truncate(false).open(path),
+            OpenMode::Lock => {
+                let flags = OFlags::NOFOLLOW.bits().cast_signed();
+                options.create(true).truncate(false).custom_flags(flags).open(path)
+            }
             OpenMode::Empty => options.create(true).truncate(true).open(path),
             OpenMode::Append => open_to_append(path),
             OpenMode::Directory => open_directory(path),

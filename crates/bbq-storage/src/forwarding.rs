@@ -34,6 +34,7 @@ forwarding! {
     /// A [`Storage`] that forwards what it does not implement, to the real disk unless it says otherwise.
     ForwardingStorage: Storage { &DiskStorage }
     fn create_dir(&self, directory: &Path) -> io::Result<()>;
+    fn keep_private(&self, directory: &Path) -> io::Result<Option<String>>;
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
     fn available(&self, directory: &Path) -> io::Result<u64>;

@@ -13,6 +13,7 @@ mod disk;
 mod durable;
 #[doc(hidden)]
 pub mod forwarding;
+mod private;
 mod shown_bytes;
 mod storage;
 

@@ -16,6 +16,8 @@ pub enum OpenMode {
     New,
     /// An existing file, which must be writable, or a new one.
     ExistingOrNew,
+    /// The same, for a lock: a symbolic link, which may lead to another user's choice of a file, is an error.
+    Lock,
     /// An empty file: a new one, or an existing one that is truncated.
     Empty,
     /// An existing regular file, or a new one. Every write appends, also after other programs have appended. Any other kind of
@@ -52,6 +54,11 @@ pub struct FileIdentity {
 pub trait Storage: Send + Sync {
     /// Makes one directory; one that exists is an error ([`io::ErrorKind::AlreadyExists`]).
     fn create_dir(&self, directory: &Path) -> io::Result<()>;
+    /// Takes a directory's permissions from everybody but its owner. Returns what is to be told about it.
+    fn keep_private(&self, directory: &Path) -> io::Result<Option<String>> {
+        let _unused = directory;
+        Ok(None)
+    }
     /// Makes the names in a directory durable (fsync(2) of the directory).
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
     /// The names in a directory, in any order.

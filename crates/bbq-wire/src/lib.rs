@@ -12,6 +12,7 @@ pub mod limits;
 pub mod otlp;
 pub mod ranges;
 pub mod session;
+pub mod shown;
 mod stream;
 mod varint;
 

@@ -447,7 +447,7 @@ proptest! {
 
     #[test]
     fn what_is_encoded_comes_back(
-        stream in any::<[u8; 16]>(), level in 0usize..3, name in ".{0,60}", relays in any::<bool>(),
+        stream in any::<[u8; 16]>(), level in 0usize..3, name in "[\\p{L}\\p{N}\\p{P}\\p{S} ]{0,60}", relays in any::<bool>(),
         last_sequence in any::<u64>(), epoch in any::<u64>(), limits in any::<(u32, u32)>(), code in any::<u16>(), retry in any::<bool>(),
         done in any::<Option<(u64, bool)>>(), highest in any::<Option<u64>>(),
     ) {
@@ -472,4 +472,16 @@ proptest! {
         let consumed = bytes.len() - first;
         prop_assert_eq!(client.next(&bytes[first..]), Ok(ClientStep::Refused { refusal, consumed }));
     }
+}
+
+/// What a server says when it refuses goes into the log of its client, and to a terminal.
+#[test]
+fn texts_of_the_peer_are_shown_and_not_obeyed() {
+    let text = "no\u{1b}[2J\r\n2026 INFO forged\u{202e}".to_owned();
+    let mut bytes = Vec::new();
+    Refusal { code: RefusalCode::ShuttingDown, retry: true, text }.encode(&mut bytes);
+    let Ok(ClientStep::Refused { refusal, .. }) = ClientSession::new().next(&bytes) else {
+        panic!("a refusal")
+    };
+    assert_eq!(refusal.to_string(), r"no\u{1b}[2J\r\n2026 INFO forged\u{202e}");
 }

@@ -1,8 +1,9 @@
 //! All commands and options. The comments here are the help texts.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::file_options::FileOptions;
 use crate::spec_help;
@@ -117,6 +118,9 @@ pub(crate) struct SendArguments {
     /// Keep messages in this directory until they are acknowledged; those of an earlier call are sent first
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
+    /// Give up when messages wait and none was acknowledged for so long; the exit code is 1. Without it, wait for ever
+    #[arg(long, value_name = "SECONDS", value_parser = patience)]
+    pub(crate) timeout: Option<Duration>,
     /// Compress batches with LZ4
     #[arg(long)]
     pub(crate) compress: bool,
@@ -261,8 +265,9 @@ pub(crate) struct TailArguments {
 /// The server that `status`, `reload`, `top` and `tail` ask.
 #[derive(Args)]
 pub(crate) struct AdminArguments {
-    /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration
-    #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
+    /// The server's admin: HOST:PORT, or the URL of its page. It is the server's `--admin`, or `admin` in its configuration
+    #[arg(long, value_name = "ADDR", env = "BBQ_ADMIN", default_value = bbq_server::config::ADMIN_DEFAULT,
+          value_parser = admin_address)]
     pub(crate) admin: SocketAddr,
     /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
     #[arg(long, value_name = "FILE")]
@@ -291,6 +296,11 @@ pub(crate) struct TopArguments {
     pub(crate) json: bool,
 }
 
+fn patience(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=1e9).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "use seconds from 0.1 to 1e9".to_owned())
+}
+
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.2..=3600.0).contains(&seconds) => Ok(seconds),
@@ -298,11 +308,25 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
+/// An address, or what people have at hand: a name, or the URL that the server's log prints as `page=`.
 fn admin_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        let example = bbq_server::config::ADMIN_DEFAULT;
-        format!("use an address and port in numbers, such as {example}, not a name, URL or file")
-    })
+    let example = bbq_server::config::ADMIN_DEFAULT;
+    if text == "off" {
+        return Err(format!(
+            "the admin of this server is off; to ask it, start it with an address such as {example}"
+        ));
+    }
+    let place = text.strip_prefix("http://").map_or(text, |rest| rest.split('/').next().unwrap_or(rest));
+    if let Ok(address) = place.parse() {
+        return Ok(address);
+    }
+    let form = format!("write HOST:PORT, such as {example}, or http://{example}/");
+    if place.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        return Err(form);
+    }
+    // The admin listens on one address: of a name with several, IPv4 is likelier.
+    let found: Vec<SocketAddr> = place.to_socket_addrs().map_err(|why| format!("{why}; {form}"))?.collect();
+    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or(form)
 }
 
 #[derive(Args)]

@@ -8,6 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::log_queue::LogQueue;
+use crate::safe_text::Lines;
 
 /// Libraries whose lines are left out unless BBQ_LOG names them: who uses them tells the same in words of ours, and not for each
 /// connection of a peer that floods.
@@ -33,9 +34,9 @@ pub(crate) fn start(is_queued: bool) {
     let writer = match is_queued {
         true => {
             let queue = QUEUE.get_or_init(LogQueue::start);
-            BoxMakeWriter::new(|| queue.clone())
+            BoxMakeWriter::new(move || Lines { out: queue.clone(), has_colours: colour })
         }
-        false => BoxMakeWriter::new(std::io::stderr),
+        false => BoxMakeWriter::new(move || Lines { out: std::io::stderr(), has_colours: colour }),
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)

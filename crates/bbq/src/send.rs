@@ -2,6 +2,7 @@
 
 mod lost;
 mod watch;
+mod words;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Read};
@@ -24,6 +25,7 @@ use crate::outcome::{Outcome, misuse};
 use crate::token;
 use lost::Lost;
 use watch::{End, NoRoom, Watch};
+use words::messages;
 
 const READ_BYTES: usize = 256 * 1024;
 /// Interval at which a line that waits for room notes the reason for the user. The line waits without end.
@@ -31,7 +33,64 @@ const ROOM_WAIT: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     let lost = Arc::new(Lost::default());
-    let told = Arc::clone(&lost);
+    let builder = builder(arguments, Arc::clone(&lost))?;
+    let inputs = open_all(arguments).map_err(misuse)?;
+    if arguments.files.is_empty() && !arguments.quiet && io::stdin().is_terminal() {
+        eprintln!("bbq: reading lines from the terminal; Ctrl-D ends the input");
+    }
+    let sender = Arc::new(builder.start().map_err(|error| match error {
+        StartError::Tls { .. } => misuse(anyhow!(with_option_names(&error.to_string()))),
+        StartError::NamedTwice { .. } | StartError::Option { .. } => misuse(error),
+        error => error.into(),
+    })?);
+    let bar = progress_bar(arguments, &inputs);
+    let watch = Watch {
+        sender: Arc::clone(&sender),
+        bar: bar.clone(),
+        spool: arguments.spool.clone(),
+        servers: server_options(arguments),
+        no_room: NoRoom::default(),
+        timeout: arguments.timeout,
+    };
+    let (done, sent) = sync_channel(1);
+    let (thread_sender, thread_bar, no_room) = (Arc::clone(&sender), bar.clone(), watch.no_room.clone());
+    let begin = Instant::now();
+    // A separate thread, as reading may block when a signal comes. It ends with the process.
+    thread::Builder::new().name("send".to_owned()).spawn(move || {
+        let outcome = send_inputs(inputs, &thread_sender, &thread_bar, &no_room);
+        // After a signal nothing receives the outcome.
+        let _received = done.send(outcome);
+    })?;
+    let end = watch.run(&sent)?;
+    let bytes = ShownBytes(bar.position());
+    bar.finish_and_clear();
+    match end {
+        End::Sent(outcome) => {
+            outcome.map_err(|error| anyhow!(with_option_names(&format!("{error:#}"))))?;
+        }
+        End::Signal(number) => return Ok(Outcome::Signal(number)),
+        End::Late => return Ok(Outcome::Failed),
+    }
+    let counters = sender.counters();
+    if !arguments.quiet {
+        let failed = match counters.reconnects {
+            0 => String::new(),
+            1 => ", 1 connection failed or broke off".to_owned(),
+            failed => format!(", {failed} connections failed or broke off"),
+        };
+        let done = match arguments.ack {
+            Ack::Durable | Ack::Replicated | Ack::Received => "acknowledged",
+            Ack::None => "sent, without acknowledgement",
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        eprintln!("{} {done}, {bytes} read, {seconds:.2} s{failed}", messages(counters.acknowledged));
+    }
+    lost.check()?;
+    Ok(Outcome::Done)
+}
+
+/// A sender as the options say, which is not started.
+fn builder(arguments: &SendArguments, told: Arc<Lost>) -> anyhow::Result<SenderBuilder> {
     let mut builder = Sender::builder()
         .servers(arguments.servers.clone())
         .delivery(if arguments.all { Delivery::All } else { Delivery::Any })
@@ -54,54 +113,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     if let Some(token) = token::read(arguments.token_file.as_deref()).map_err(misuse)? {
         builder = builder.token(token.expose());
     }
-    let inputs = open_all(arguments).map_err(misuse)?;
-    let sender = Arc::new(builder.start().map_err(|error| match error {
-        StartError::Tls { .. } => misuse(anyhow!(with_option_names(&error.to_string()))),
-        StartError::NamedTwice { .. } | StartError::Option { .. } => misuse(error),
-        error => error.into(),
-    })?);
-    let bar = progress_bar(arguments, &inputs);
-    let watch = Watch {
-        sender: Arc::clone(&sender),
-        bar: bar.clone(),
-        spool: arguments.spool.clone(),
-        servers: server_options(arguments),
-        no_room: NoRoom::default(),
-    };
-    let (done, sent) = sync_channel(1);
-    let (thread_sender, thread_bar, no_room) = (Arc::clone(&sender), bar.clone(), watch.no_room.clone());
-    let begin = Instant::now();
-    // A separate thread, as reading may block when a signal comes. It ends with the process.
-    thread::Builder::new().name("send".to_owned()).spawn(move || {
-        let outcome = send_inputs(inputs, &thread_sender, &thread_bar, &no_room);
-        // After a signal nothing receives the outcome.
-        let _received = done.send(outcome);
-    })?;
-    let end = watch.run(&sent)?;
-    let bytes = ShownBytes(bar.position());
-    bar.finish_and_clear();
-    match end {
-        End::Sent(outcome) => {
-            outcome.map_err(|error| anyhow!(with_option_names(&format!("{error:#}"))))?;
-        }
-        End::Signal(number) => return Ok(Outcome::Signal(number)),
-    }
-    let counters = sender.counters();
-    if !arguments.quiet {
-        let failed = match counters.reconnects {
-            0 => String::new(),
-            1 => ", 1 connection failed or broke off".to_owned(),
-            failed => format!(", {failed} connections failed or broke off"),
-        };
-        let done = match arguments.ack {
-            Ack::Durable | Ack::Replicated | Ack::Received => "acknowledged",
-            Ack::None => "sent, without acknowledgement",
-        };
-        let seconds = begin.elapsed().as_secs_f64();
-        eprintln!("{} messages {done}, {bytes} read, {seconds:.2} s{failed}", counters.acknowledged);
-    }
-    lost.check()?;
-    Ok(Outcome::Done)
+    Ok(builder)
 }
 
 fn with_tls(mut builder: SenderBuilder, tls: &TlsArguments) -> SenderBuilder {
@@ -166,7 +178,7 @@ fn send_inputs(
             // The earlier lines are still delivered; the error says where the rest begins.
             let summary = sender.close(Duration::MAX).context("not all lines before it were acknowledged")?;
             return Err(
-                error.context(format!("{name}, with {} messages acknowledged before", summary.acknowledged))
+                error.context(format!("{name}, with {} acknowledged before", messages(summary.acknowledged)))
             );
         }
     }

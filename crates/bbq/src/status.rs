@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::arguments::StatusArguments;
 use crate::outcome::{Outcome, misuse};
 use crate::question::{self, ANSWER_TIMEOUT, ask};
+use crate::safe_text::safe_json;
 use crate::status_table;
 use crate::status_watch;
 use crate::token;
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        out.write_all(&answer)?;
+        out.write_all(&safe_json(&answer))?;
         writeln!(out)?;
     } else {
         let status = question::status_in(admin, &answer)?;

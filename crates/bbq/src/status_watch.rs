@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::arguments::StatusArguments;
 use crate::outcome::{Outcome, misuse};
 use crate::question::{self, ask};
+use crate::safe_text::safe_json;
 
 /// The shortest time between two lines, in seconds, and the longest.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -47,7 +48,7 @@ pub(crate) fn run(
             due.tick().await;
             let answer = ask(admin, token, || {}).await?;
             if arguments.json {
-                out.write_all(&answer)?;
+                out.write_all(&safe_json(&answer))?;
                 writeln!(out)?;
             } else {
                 let status = question::status_in(admin, &answer)?;

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::TailArguments;
 use crate::outcome::{Outcome, complain, misuse};
-use crate::{signals, token};
+use crate::{question, signals, token};
 use line::Printer;
 use stream::{Ended, Stream};
 
@@ -48,6 +48,9 @@ async fn follow(arguments: &TailArguments, token: Option<&bbq_server::config::Se
                 continue;
             }
         };
+        if !is_known {
+            warn_of_listener(arguments, token).await;
+        }
         is_known = true;
         while let Some(line) = stream.next_line().await {
             if let Some(warning) = printer.print(&line, &mut out.lock())? {
@@ -58,5 +61,22 @@ async fn follow(arguments: &TailArguments, token: Option<&bbq_server::config::Se
         from = "now";
         complain(&anyhow::anyhow!("{} ended the connection; trying again", arguments.server.admin));
         tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// A name that no listener has may be that of an earlier one, or of another server that passes messages on; or it is mistyped.
+async fn warn_of_listener(arguments: &TailArguments, token: Option<&bbq_server::config::Secret>) {
+    let Some(wanted) = &arguments.listener else { return };
+    let admin = arguments.server.admin;
+    let answer = question::ask(admin, token, || {}).await;
+    // The tail itself tells what is wrong with the server.
+    let Ok(status) = answer.and_then(|answer| question::status_in(admin, &answer)) else { return };
+    let names: Vec<&str> = status.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    if !names.contains(&wanted.as_str()) {
+        let names = names.join(", ");
+        complain(&anyhow::anyhow!(
+            "no listener of this server is called {wanted:?}; it has {names}. Only messages of an earlier listener, or of \
+             another server that passes messages on, can have that name"
+        ));
     }
 }

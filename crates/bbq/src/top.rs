@@ -28,6 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::arguments::TopArguments;
 use crate::outcome::{Outcome, complain, misuse};
 use crate::question::{ANSWER_TIMEOUT, ask};
+use crate::safe_text::safe_json;
 use crate::{signals, token};
 use live::AWAY_INTERVAL_MIN;
 use model::Model;
@@ -101,7 +102,7 @@ async fn print_json(
         let pause = match ask(admin, token, || tell_slow(admin)).await {
             Ok(answer) => {
                 let mut out = io::stdout().lock();
-                out.write_all(&answer)?;
+                out.write_all(&safe_json(&answer))?;
                 out.write_all(b"\n")?;
                 out.flush()?;
                 (is_known, is_away) = (true, false);

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -288,10 +288,20 @@ fn every_link_between_the_pages_leads_somewhere() {
         "README.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "docs/BENCH.md",
+        "docs/CLIENTS.md",
+        "docs/CONCEPTS.md",
         "docs/CONFIGURATION.md",
+        "docs/EMBEDDING.md",
+        "docs/GUIDE.md",
+        "docs/INSTALL.md",
         "docs/OPERATIONS.md",
+        "docs/PERFORMANCE.md",
         "docs/PROTOCOL.md",
+        "docs/RELIABILITY.md",
         "docs/RESULTS.md",
+        "docs/ROADMAP.md",
         "docs/SENDERS.md",
         "docs/TLS.md",
     ] {
@@ -306,10 +316,10 @@ fn every_link_between_the_pages_leads_somewhere() {
             assert!(file.exists(), "{page}: {target} leads nowhere");
             if !anchor.is_empty() {
                 let there = fs::read_to_string(&file).unwrap();
-                let mut anchors = there.lines().filter(|line| line.starts_with('#')).map(anchor_of);
+                let anchors = anchors_of(&there);
                 let named = format!("<a id=\"{anchor}\"></a>");
                 assert!(
-                    anchors.any(|found| found == anchor) || there.contains(&named),
+                    anchors.iter().any(|found| found == anchor) || there.contains(&named),
                     "{page}: {target} has no such heading or name"
                 );
             }
@@ -317,6 +327,17 @@ fn every_link_between_the_pages_leads_somewhere() {
         }
     }
     assert!(checked > 20, "only {checked} links were found");
+}
+
+/// The anchors of the headings of a page. One that was there before gets a number.
+fn anchors_of(page: &str) -> Vec<String> {
+    let mut anchors: Vec<String> = Vec::new();
+    let mut times = BTreeMap::new();
+    for anchor in page.lines().filter(|line| line.starts_with('#')).map(anchor_of) {
+        let before = times.entry(anchor.clone()).and_modify(|times| *times += 1).or_insert(0_usize);
+        anchors.push(if *before == 0 { anchor } else { format!("{anchor}-{before}") });
+    }
+    anchors
 }
 
 /// The anchor that a heading gets: small letters, hyphens for spaces, no punctuation.

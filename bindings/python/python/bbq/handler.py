@@ -129,5 +129,7 @@ class Handler(logging.Handler):
         if self._owns_sender and not self._sender.forked:
             try:
                 self._sender.close()
-            except Error:
-                pass
+            except Error as error:
+                # At the exit of the process, the sender itself has said so.
+                if logging.raiseExceptions and not _exit.is_ending() and sys.stderr:
+                    print(f"bbq: {error}", file=sys.stderr)

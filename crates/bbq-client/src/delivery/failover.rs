@@ -117,6 +117,7 @@ impl Failover {
                 error.to_string()
             }
         };
+        shared.queue.set_last_problem(format!("{server}: {why}"));
         self.notify(shared, &Notice::Unreachable { server: server.to_string(), why });
         destination.reconnects.fetch_add(1, Ordering::Relaxed);
         // A welcome alone does not count as success: a server whose disk failed welcomes the sender, and then refuses its batches.

@@ -142,8 +142,8 @@ impl DestinationState {
                 ResumePoint::Has(current.until)
             }
             None => ResumePoint::NeverSent,
-            // What it has acknowledged is not lost, and not sent again.
-            Some(record) if record < known && told.last == 0 && told.is_forgotten => ResumePoint::Has(known),
+            // What it has acknowledged is not lost, and not sent again. The server may know some of it again, by a link.
+            Some(record) if record < known && told.is_forgotten => ResumePoint::Has(known),
             Some(record) if record < known => ResumePoint::Forgot { has: record, lost: known - record },
             Some(record) => ResumePoint::Has(record),
         }
@@ -228,7 +228,9 @@ mod tests {
         let at = |told| destination.resume_point(0, told);
         assert_eq!(at(told(0, 0, true)), ResumePoint::Has(100));
         assert_eq!(at(told(0, 0, false)), ResumePoint::Forgot { has: 0, lost: 100 });
-        assert_eq!(at(told(90, 90, true)), ResumePoint::Forgot { has: 90, lost: 10 });
+        assert_eq!(at(told(90, 90, false)), ResumePoint::Forgot { has: 90, lost: 10 });
+        // A link has brought some of it again.
+        assert_eq!(at(told(90, 115, true)), ResumePoint::Has(100));
         assert_eq!(at(told(110, 110, false)), ResumePoint::Has(110));
         // A copy of this sender has sent more, over another server.
         assert_eq!(at(told(100, 121, false)), ResumePoint::NeverSent);

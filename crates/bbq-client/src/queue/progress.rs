@@ -43,11 +43,17 @@ impl Queue {
         // A message must fit into a body together with its length.
         let (body, message) = (limits.0, limits.1.min(limits.0.saturating_sub(RECORD_OVERHEAD_BYTES as u32)));
         let mut state = self.locked();
+        state.last_problem = None;
         state.destinations[destination].connected(server, has, message.min(MESSAGE_BYTES_MAX), body);
         let least = state.destinations.iter().filter_map(|destination| destination.message_bytes_max).min();
         self.message_bytes_max.store(least.unwrap_or(MESSAGE_BYTES_DEFAULT), Ordering::Relaxed);
         drop(state);
         self.room.notify_all();
+    }
+
+    /// Notes why a server could not be reached, for those who wait in vain.
+    pub(crate) fn set_last_problem(&self, problem: String) {
+        self.locked().last_problem = Some(problem);
     }
 
     /// Notes that the destination's connection broke.

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(super) abandoned_from: Option<u64>,
     /// Whether the application has closed the sender.
     pub(super) closed: bool,
+    /// The server that could not be reached last, and why; `None` once one is connected.
+    pub(super) last_problem: Option<String>,
     /// The error that ended the sender.
     pub(super) failed: Option<SendError>,
 }

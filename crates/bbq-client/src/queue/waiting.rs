@@ -44,7 +44,11 @@ impl Queue {
         let (state, _) = wait_while(&self.progressed, state, deadline, waits);
         let failed = || state.failed.clone();
         match (state.queued_up_to(target), state.abandoned_from) {
-            (Some(queued), _) => Err(failed().unwrap_or(SendError::Timeout { queued, waited: timeout })),
+            (Some(queued), _) => Err(failed().unwrap_or_else(|| SendError::Timeout {
+                queued,
+                waited: timeout,
+                last_problem: state.last_problem.clone(),
+            })),
             (None, Some(from)) if from <= target => Err(failed().unwrap_or(SendError::Closed)),
             _ => Ok(()),
         }

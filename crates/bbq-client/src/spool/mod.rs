@@ -111,7 +111,7 @@ fn lock(storage: &dyn Storage, directory: &Path) -> Result<Box<dyn StorageFile>,
         directory: directory.to_owned(),
         problem: format!("lock: {error}"),
     };
-    let lock = storage.open(&directory.join("lock"), OpenMode::ExistingOrNew).map_err(failed)?;
+    let lock = storage.open(&directory.join("lock"), OpenMode::Lock).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -170,6 +170,8 @@ impl Spool {
         let failed = |problem: String| StartError::Spool { directory: directory.to_owned(), problem };
         let with_context = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
         create_dir_all(storage, directory).map_err(|error| with_context("cannot create it", error))?;
+        // Nobody is told: a sender's spool was always meant for its user.
+        let _told = storage.keep_private(directory).map_err(|error| with_context("cannot open it", error))?;
         let lock = lock(storage, directory)?;
         let mut stored = StoredSegments::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)

@@ -469,6 +469,34 @@ fn a_copy_of_the_spool_gives_new_records_a_new_stream() {
     assert_eq!(streams(&restored), [(1, 0), (4, 5)]);
 }
 
+/// The sender of the original was killed after it had written the slot, and before it had written what stands behind it.
+#[test]
+fn a_copy_of_a_torn_progress_gives_new_records_a_new_stream() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (original, copy) = (directory.path().join("original"), directory.path().join("copy"));
+    let (spool, _) = open(1, &original, 1);
+    assert!(spool.append(b"record", true).is_ok());
+    spool.progress(0).sending(1).expect("it is written");
+    drop(spool);
+    for torn in [104, 120] {
+        let progress = original.join("acknowledged");
+        let mut bytes = fs::read(&progress).expect("it is there");
+        let generation =
+            |at: usize| bytes[at + 16..].first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        let newest = if generation(0) > generation(512) { 0 } else { 512 };
+        bytes.resize(bytes.len().max(656), 0);
+        bytes[newest + torn..newest + 144].fill(0);
+        fs::create_dir_all(&copy).expect("it is made");
+        for name in ["acknowledged", "00000000000000000001.records"] {
+            fs::copy(original.join(name), copy.join(name)).expect("it is copied");
+        }
+        fs::write(copy.join("acknowledged"), &bytes).expect("it is written");
+        let recovered = open(1, &copy, 2).1;
+        assert_eq!(streams(&recovered), [(1, 0), (2, 1)], "torn at {torn}");
+        fs::remove_dir_all(&copy).expect("it is removed");
+    }
+}
+
 #[test]
 fn a_segment_that_is_gone_is_told_even_if_nothing_of_it_was_sent() {
     for gone in [0, 1, 2] {

@@ -19,7 +19,8 @@
 //! failure. `boot` tells whether the system was restarted.
 //!
 //! `inode` and `created` say which file this is. In a copy of the spool, or in one that was restored from a backup, they are those of
-//! another file: the records that follow in the original may have the numbers that follow here.
+//! another file: the records that follow in the original may have the numbers that follow here. A sender that ends in the middle of a write
+//! may leave a slot without them; then those behind the other slot count, which are of the same file.
 
 use std::io;
 use std::path::Path;
@@ -189,7 +190,9 @@ fn read(bytes: &[u8]) -> FoundProgress {
     let newest = valid.iter().max_by_key(|saved| saved.generation);
     if let Some(newest) = newest {
         let problem = (valid.len() < written).then_some("the progress of its servers is damaged");
-        return FoundProgress { saved: *newest, is_new: false, is_copy: false, problem };
+        let origin = newest.origin.or_else(|| valid.iter().find_map(|saved| saved.origin));
+        let saved = SavedProgress { origin, ..*newest };
+        return FoundProgress { saved, is_new: false, is_copy: false, problem };
     }
     // Version 1, or damage. After damage, the server's welcome tells what it has.
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();

@@ -49,10 +49,15 @@ fn why_not(server: &Arc<ServerConfig>, with: impl Fn(SenderBuilder) -> SenderBui
         failed = sender.flush(ONE_TRY);
     }
     assert!(
-        matches!(&failed, Err(SendError::Unreachable { problem, .. }) if *problem == why),
+        matches!(&failed, Err(SendError::Unreachable { problem, .. }) if without_time(problem) == without_time(&why)),
         "{failed:?}, {why}"
     );
     why
+}
+
+/// A text about a certificate without the time at which it was looked at.
+fn without_time(why: &str) -> String {
+    why.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 fn assert_words(text: &str, words: &[&str]) {

@@ -25,6 +25,10 @@ use crate::{PeerAddress, PeerProcess, Socket, WorkerListener};
 /// Room for each datagram by default: no UDP datagram is longer than 65,507 bytes. A longer unixgram is cut, and marked as cut.
 pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 
+/// Room for the datagrams of one call. Where they may be longer than [`DATAGRAM_BYTES_MAX`], a call takes fewer: even four share its
+/// cost.
+const ROOM_BYTES: usize = 4 * 1024 * 1024;
+
 /// A datagram just received.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -95,8 +99,8 @@ struct Buffers {
 }
 
 impl Receiver {
-    /// For `worker_listener`, of a transport that has datagrams; on the thread that serves it. It allocates [`DATAGRAMS_PER_CALL`]
-    /// times `datagram_bytes_max`, which is brought within 1 and [`DATAGRAM_BYTES_MAX`].
+    /// For `worker_listener`, of a transport that has datagrams; on the thread that serves it. It allocates `datagram_bytes_max`, at
+    /// least 1, for each datagram of a call: [`DATAGRAMS_PER_CALL`] of them, or as many as 4 MiB have room for, at least one.
     pub fn new(worker_listener: WorkerListener, datagram_bytes_max: usize) -> io::Result<Self> {
         if worker_listener.address().transport().is_stream() {
             return Err(io::Error::new(
@@ -104,10 +108,11 @@ impl Receiver {
                 format!("{} has connections, not datagrams", worker_listener.address()),
             ));
         }
-        let datagram_bytes_max = datagram_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
+        let datagram_bytes_max = datagram_bytes_max.max(1);
+        let slots = (ROOM_BYTES / datagram_bytes_max).clamp(1, DATAGRAMS_PER_CALL);
         let buffers = Buffers {
-            storage: vec![0; datagram_bytes_max * DATAGRAMS_PER_CALL].into_boxed_slice(),
-            slots: vec![Slot::EMPTY; DATAGRAMS_PER_CALL].into_boxed_slice(),
+            storage: vec![0; datagram_bytes_max * slots].into_boxed_slice(),
+            slots: vec![Slot::EMPTY; slots].into_boxed_slice(),
             datagram_bytes_max,
         };
         Ok(Self { worker_listener: ServedListener::new(worker_listener), buffers })
@@ -286,7 +291,7 @@ impl Buffers {
         let truncated = self.slots.iter().take(received).filter(|slot| slot.truncated).count();
         socket.counters().add_datagrams(received, truncated);
         // The kernel stops short of a full batch only when nothing is left.
-        let state = if received < DATAGRAMS_PER_CALL { ReceiveState::Drained } else { ReceiveState::More };
+        let state = if received < self.slots.len() { ReceiveState::Drained } else { ReceiveState::More };
         Ok(ReceiveOutcome { received, truncated, state })
     }
 

@@ -41,7 +41,7 @@ impl AsyncDatagrams {
         Self::with_datagram_bytes_max(worker_listener, DATAGRAM_BYTES_MAX)
     }
 
-    /// The same, with room for datagrams of `datagram_bytes_max`, at most [`DATAGRAM_BYTES_MAX`]; longer ones are cut.
+    /// The same, with room for datagrams of `datagram_bytes_max`, as [`Receiver::new`] takes it; longer ones are cut.
     pub fn with_datagram_bytes_max(
         worker_listener: WorkerListener,
         datagram_bytes_max: usize,

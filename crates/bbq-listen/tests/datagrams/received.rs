@@ -71,7 +71,7 @@ fn a_unixgram_longer_than_the_longest_buffer_is_cut_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let group = Group::open(&GroupOptions::new(Address::UnixDatagram(path.clone()), 1)).unwrap();
-    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), usize::MAX).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), DATAGRAM_BYTES_MAX).unwrap();
     let unnamed = UnixDatagram::unbound().unwrap();
     let named = UnixDatagram::bind(directory.path().join("client")).unwrap();
     unnamed.send_to(&vec![1; DATAGRAM_BYTES_MAX + 1], &path).unwrap();
@@ -82,6 +82,25 @@ fn a_unixgram_longer_than_the_longest_buffer_is_cut_and_says_so() {
         .unwrap();
     assert_eq!(seen, [(1, DATAGRAM_BYTES_MAX, true, None), (2, DATAGRAM_BYTES_MAX, false, None)]);
     assert_eq!((group.sockets()[0].queue(), group.sockets()[0].drops()), (None, None));
+}
+
+#[test]
+fn unixgrams_that_are_long_come_in_smaller_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let group = Group::open(&GroupOptions::new(Address::UnixDatagram(path.clone()), 1)).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), 2 * 1024 * 1024).unwrap();
+    let client = UnixDatagram::unbound().unwrap();
+    for length in [200_000, 1, DATAGRAM_BYTES_MAX + 1] {
+        client.send_to(&vec![1; length], &path).unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut receive = || {
+        let outcome = receiver.receive_batch(&mut |it| seen.push((it.bytes.len(), it.truncated))).unwrap();
+        (outcome.received, outcome.state)
+    };
+    assert_eq!([receive(), receive()], [(2, ReceiveState::More), (1, ReceiveState::Drained)]);
+    assert_eq!(seen, [(200_000, false), (1, false), (DATAGRAM_BYTES_MAX + 1, false)]);
 }
 
 /// A UDP client connected to `to`.

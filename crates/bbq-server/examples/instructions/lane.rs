@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, DiskStorage, Entry, Envelope, GroupRead, Lane, Progress, Spool, SpoolOptions};
+use bbq_spool::{
+    Cursor, DiskStorage, Entry, Envelope, GroupRead, Lane, NameMark, Progress, Spool, SpoolOptions,
+};
 use bbq_wire::{Batch, BatchBuilder, Peer};
 
 use crate::batch::build;
@@ -69,7 +71,7 @@ fn open(directory: &Path) -> Spool {
 /// Returns its group.
 fn append_one(lane: &Lane, batch: &[u8], urgent: bool) -> u64 {
     let header = Batch::peek(batch).ok().flatten().expect("it is a batch");
-    let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+    let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
     lane.append(&envelope, &header, batch, urgent).expect("it has room")
 }
 

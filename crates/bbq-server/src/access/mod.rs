@@ -10,6 +10,7 @@ mod floods;
 mod going_first;
 mod growth;
 mod identity;
+mod own_name;
 mod peer_log;
 mod served;
 mod tokens;
@@ -21,6 +22,7 @@ pub(crate) use floods::{Floods, NewConnection};
 pub(crate) use going_first::{Claim, take_first};
 pub(crate) use growth::Growth;
 pub(crate) use identity::Identity;
+pub(crate) use own_name::is_own_name;
 pub(crate) use peer_log::PeerLog;
 pub use served::ServedTokens;
 #[cfg(fuzzing)]

@@ -240,7 +240,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             values: Values::Number(0..=10_000),
             default: "10",
             meaning: "how long messages that no client waits for may collect before they are written and synced; a crash \
-                      can lose this much",
+                      of the server usually loses no more than what came in this time",
         },
     },
 ];

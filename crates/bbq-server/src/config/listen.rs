@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution, Steering};
+use bbq_listen::{Address, BACKLOG_DEFAULT, DATAGRAM_BYTES_MAX, Distribution, Steering};
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
@@ -19,6 +19,9 @@ use crate::error::with_sources;
 
 /// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
 const DEFER_MS_MAX: u64 = 60_000;
+
+/// What a datagram has beside its message, at most: the end of a line, or the header of a batch.
+const FRAME_BYTES_MAX: usize = 512;
 
 /// What to do when the spool is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +107,7 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: PER_ADDRESS,
         values: Values::Number(1..=1_000_000),
         default: "no limit",
-        meaning: "tcp: open connections of one address; more are closed at once. A /64 network of IPv6 is one address, and so are \
+        meaning: "tcp: open connections of one address; further ones are closed immediately. A /64 network of IPv6 is one address, and so are \
                   all clients behind a NAT or a proxy",
     },
     SpecOption {
@@ -264,6 +267,15 @@ impl ListenSpec {
     #[must_use]
     pub fn is_datagram(&self) -> bool {
         matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
+    }
+
+    /// Room for a datagram. What is longer has a message in it that is too large.
+    pub(crate) fn datagram_bytes_max(&self) -> usize {
+        let longest = match self.address {
+            Address::UnixDatagram(_) => self.rules.message_bytes_max as usize + FRAME_BYTES_MAX,
+            _ => 0,
+        };
+        longest.max(DATAGRAM_BYTES_MAX)
     }
 
     /// The SPEC without its options. This text identifies the sockets, whatever the listener's name is.

@@ -75,9 +75,10 @@ impl<'a> Query<'a> {
         let words: Vec<String> = options.iter().flat_map(|option| option.words()).collect();
         let is_known = |key: &str| words.iter().any(|word| word == key);
         let mut secrets = options.iter().filter(|option| option.values == Values::Secret);
-        // Somebody may have written the secret itself in place of the variable.
+        // Somebody may have written the secret itself in place of the variable, or a password into a URL.
         let is_secret = |key: &str, value: &str| {
-            !is_name(value) && secrets.clone().any(|option| key == format!("{}_env", option.key))
+            has_user(value)
+                || !is_name(value) && secrets.clone().any(|option| key == format!("{}_env", option.key))
         };
         let shown = spec.shown(|key, value| is_known(key) && !is_secret(key, value));
         let is_written = |option: &&&SpecOption| spec.options.iter().any(|(key, _)| key == option.key);
@@ -222,4 +223,10 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |candidate: &str| strsim::jaro_winkler(word, candidate);
     let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(best) > 0.75).then_some(best)
+}
+
+/// Whether a value is a URL with a user, and perhaps a password.
+pub(crate) fn has_user(value: &str) -> bool {
+    let behind = value.split_once("://").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    behind.is_some_and(|authority| authority.contains('@'))
 }

@@ -1,6 +1,7 @@
 //! A secret: a password or a key that the configuration names and does not contain.
 //!
-//! Invariant: nothing that is shown, logged or serialized contains the secret; only [`Secret::expose`] returns it.
+//! Invariant: nothing that is shown, logged or serialized contains the secret; only [`Secret::expose`] returns it. Its memory is wiped
+//! with the last copy.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,9 +12,12 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use tracing::warn;
+use zeroize::Zeroizing;
 
 /// The longest secret. A private key with its certificates is several times smaller.
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
+/// Room that `read_to_end` wants behind the longest secret, to find its end.
+const READ_ROOM_BYTES: usize = 64;
 /// What is shown instead.
 pub(crate) const SHOWN: &str = "<secret>";
 /// The bit of a file's mode that lets every user read the file, not only its owner and its group.
@@ -21,7 +25,7 @@ const OTHERS_READ: u32 = 0o004;
 
 /// A text that must not be seen.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
+pub struct Secret(Arc<Zeroizing<Box<str>>>);
 
 impl Secret {
     /// Reads a file. A line feed at its end does not belong to the secret.
@@ -39,12 +43,13 @@ impl Secret {
         if metadata.mode() & OTHERS_READ != 0 {
             warn!(path = %shown, "every user can read this secret; remove the permission with chmod o-r");
         }
-        let mut bytes = Vec::new();
+        // With room for all of it, as a buffer that grows leaves parts of the secret behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET_BYTES_MAX as usize + READ_ROOM_BYTES));
         let file = File::open(path).map_err(unreadable)?;
         file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))?;
+        let text = str::from_utf8(&bytes).map_err(|_| format!("{shown} is not UTF-8"))?;
         let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-        Secret::of_text(line.unwrap_or(&text)).map_err(|problem| format!("{shown} {problem}"))
+        Secret::of_text(line.unwrap_or(text)).map_err(|problem| format!("{shown} {problem}"))
     }
 
     /// Reads an environment variable of this process, with the value that it had when the process started.
@@ -65,7 +70,7 @@ impl Secret {
     pub(crate) fn of_text(text: &str) -> Result<Secret, String> {
         match text.len() as u64 {
             0 => Err("is empty".to_owned()),
-            1..=SECRET_BYTES_MAX => Ok(Secret(text.into())),
+            1..=SECRET_BYTES_MAX => Ok(Secret(Arc::new(Zeroizing::new(text.into())))),
             _ => Err(format!("is larger than {SECRET_BYTES_MAX} bytes")),
         }
     }

@@ -39,7 +39,10 @@ impl Tls {
         let (certificates, keys) = match (certificates, keys) {
             (Some(certificates), Some(keys)) => (certificates, keys),
             (Some(_), None) => {
-                return wrong("tls_cert needs the key of the certificate; write tls_key=PATH, too");
+                return wrong(
+                    "tls_cert needs the key of the certificate; write tls_key=PATH, too, and in a shell the whole SPEC in \
+                     quotes, as the shell cuts it off at &",
+                );
             }
             (None, Some(_)) => return wrong("tls_key needs its certificate; write tls_cert=PATH, too"),
             (None, None) if client_ca.is_some() => {

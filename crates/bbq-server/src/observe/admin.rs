@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener as AdminListener;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients that have sent a request may take to read the response when the admin pauses or ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a wrong token waits for its answer: who guesses has a few tries a second, and a person notices nothing.
+const DENIED_PAUSE: Duration = Duration::from_millis(500);
 /// Pause before accepting again when the system has no descriptor or memory left.
 const STARVED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -216,6 +218,7 @@ async fn serve(
 struct Connections {
     tasks: JoinSet<()>,
     open: VecDeque<Open>,
+    denials: Arc<Mutex<RateLimitedLog>>,
 }
 
 struct Open {
@@ -248,8 +251,30 @@ impl Connections {
         let has_asked = Arc::new(AtomicBool::new(false));
         let endless = Arc::new(Endless::default());
         let told = (Arc::clone(&has_asked), Arc::clone(&endless));
-        let task = self.tasks.spawn(serve_connection(from, router, tokens, told));
+        let door = tokens.map(|tokens| Door { tokens, denials: Arc::clone(&self.denials) });
+        let task = self.tasks.spawn(serve_connection(from, router, door, told));
         self.open.push_back(Open { task, has_asked, endless });
+    }
+}
+
+/// Who is let in.
+struct Door {
+    tokens: Arc<ServedTokens>,
+    denials: Arc<Mutex<RateLimitedLog>>,
+}
+
+impl Door {
+    /// The answer to who is not let in.
+    fn refusal(&self, request: &Request<Incoming>, AskedBy(peer): AskedBy) -> Option<Response> {
+        if routes::is_public(request.uri().path()) {
+            return None;
+        }
+        let denied = self.tokens.check(bearer(request.headers())).err()?;
+        let due = self.denials.lock().unwrap_or_else(PoisonError::into_inner).report();
+        if let Some(repeats) = due {
+            warn!(%peer, %denied, repeats, "the admin refused a request");
+        }
+        Some(unauthorized(denied))
     }
 }
 
@@ -257,7 +282,7 @@ impl Connections {
 async fn serve_connection(
     (stream, asked_by): (TcpStream, AskedBy),
     router: Router,
-    tokens: Option<Arc<ServedTokens>>,
+    door: Option<Door>,
     (has_asked, endless): (Arc<AtomicBool>, Arc<Endless>),
 ) {
     let routes = TowerToHyperService::new(router);
@@ -265,15 +290,14 @@ async fn serve_connection(
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&of_request));
         request.extensions_mut().insert(asked_by);
-        has_asked.store(true, Ordering::Relaxed);
-        let asked = tokens.as_ref().filter(|_| !routes::is_public(request.uri().path()));
-        let checked = asked.map(|tokens| tokens.check(bearer(request.headers())));
+        let refusal = door.as_ref().and_then(|door| door.refusal(&request, asked_by));
+        // One that waits to be refused makes room for others.
+        has_asked.store(refusal.is_none(), Ordering::Relaxed);
         let routes = routes.clone();
         async move {
-            match checked {
-                Some(Err(denied)) => Ok(unauthorized(denied)),
-                Some(Ok(_)) | None => routes.call(request).await,
-            }
+            let Some(refusal) = refusal else { return routes.call(request).await };
+            tokio::time::sleep(DENIED_PAUSE).await;
+            Ok(refusal)
         }
     });
     let connection = http1::Builder::new()

@@ -132,7 +132,7 @@ impl Drops {
             let count = now.get(row_of).copied().unwrap_or(row.count).saturating_sub(episode.before);
             let is_more = now.get(row_of).is_some_and(|now| *now > row.count);
             let ago = if is_more { 0 } else { episode.last.elapsed().as_secs() };
-            let things = things(what);
+            let things = things(what, count);
             let (fault, remedy) = cause(what);
             let level = match fault {
                 Fault::Sender => Level::Notice,
@@ -277,8 +277,9 @@ fn counted(what: &str) -> Option<&'static str> {
     }
 }
 
-fn things(what: &str) -> String {
-    counted(what).map_or_else(|| format!("messages dropped ({what})"), str::to_owned)
+fn things(what: &str, count: u64) -> String {
+    let messages = if count == 1 { "message" } else { "messages" };
+    counted(what).map_or_else(|| format!("{messages} dropped ({what})"), str::to_owned)
 }
 
 fn log(subject: &str, what: &str, line: &Line) {
@@ -355,7 +356,7 @@ mod tests {
         drops.check(vec![tally("full", 10)]);
         assert_eq!(levels(), [Level::Problem, Level::Notice]);
         let line = drops.ongoing(Vec::new())[0].line();
-        assert!(line.starts_with("s: 1 messages dropped (full), the last 0 s ago: "), "{line}");
+        assert!(line.starts_with("s: 1 message dropped (full), the last 0 s ago: "), "{line}");
         let line = drops.ongoing(vec![tally("full", 12)])[0].line();
         assert!(line.starts_with("s: 3 messages dropped (full), "), "since the last check: {line}");
     }

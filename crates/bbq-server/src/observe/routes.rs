@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
+use crate::access::is_own_name;
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{FOLLOWED_MAX, History, Reading, Subject};
@@ -62,7 +64,8 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/tail", get(tail))
         .route("/reload", post(reload))
         .route("/metrics", get(async |State(shown): State<Shown>| as_metrics(&shown.status())))
-        .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())));
+        .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())))
+        .route_layer(from_fn_with_state(shown.clone(), guard));
     page::paths().fold(router, |router, path| router.route(path, get(page_file))).with_state(shown)
 }
 
@@ -142,12 +145,8 @@ fn history_query(query: &str) -> Result<(Subject, u64), String> {
 async fn tail(
     State(shown): State<Shown>,
     Extension(endless): Extension<Arc<Endless>>,
-    headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    if let Some(refusal) = refusal(&shown, &headers) {
-        return refusal;
-    }
     let query = match TailQuery::of(query.as_deref().unwrap_or_default()) {
         Ok(query) => query,
         Err(what) => return (StatusCode::BAD_REQUEST, what + "\n").into_response(),
@@ -173,8 +172,7 @@ async fn reload(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let refusal = refusal(&shown, &headers).or_else(|| refusal_of_change(&shown, &headers, peer.ip()));
-    if let Some(refusal) = refusal {
+    if let Some(refusal) = refusal_of_change(&shown, &headers, peer.ip()) {
         return refusal;
     }
     endless.has_begun.store(true, Ordering::Relaxed);
@@ -192,6 +190,14 @@ fn refusal_of_change(shown: &Shown, headers: &HeaderMap, peer: IpAddr) -> Option
     Some((StatusCode::FORBIDDEN, why).into_response())
 }
 
+/// Stands before every route but the page's own files, which have nothing of this server.
+async fn guard(State(shown): State<Shown>, request: Request, next: Next) -> Response {
+    match refusal(&shown, request.headers()) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    }
+}
+
 /// Without tokens, everybody on this machine may see messages; another web site in somebody's browser may not. It could give its own
 /// name the address of the admin, so the name that was asked for must be none that can be given.
 fn refusal(shown: &Shown, headers: &HeaderMap) -> Option<Response> {
@@ -205,24 +211,12 @@ fn refusal(shown: &Shown, headers: &HeaderMap) -> Option<Response> {
     if !is_from_elsewhere && is_own_name(host) {
         return None;
     }
-    let why = "messages and configuration are shown only to who asks for the admin by its address or as localhost; with another name \
-               or from another site, set admin_token_file\n";
+    let why = "this is shown only to who asks for the admin by its address or as localhost; with another name or from another site, set \
+               admin_token_file\n";
     Some((StatusCode::FORBIDDEN, why).into_response())
 }
 
-fn is_own_name(host: &str) -> bool {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let is_address = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
-    let in_brackets = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    is_address
-        || name.eq_ignore_ascii_case("localhost")
-        || in_brackets.is_some_and(|host| host.parse::<IpAddr>().is_ok())
-}
-
-async fn configuration(State(shown): State<Shown>, headers: HeaderMap) -> Response {
-    if let Some(refusal) = refusal(&shown, &headers) {
-        return refusal;
-    }
+async fn configuration(State(shown): State<Shown>) -> Response {
     json(&Configuration { keys: &shown.parts().effective() })
 }
 
@@ -234,27 +228,4 @@ fn as_metrics(status: &Status) -> Response {
 fn health(status: &Status) -> (StatusCode, String) {
     let (is_well, text) = status.health();
     (if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_somebody_can_give_is_not_its_own() {
-        for own in [
-            "127.0.0.1:7790",
-            "127.0.0.1",
-            "localhost:1",
-            "LOCALHOST",
-            "[::1]:7790",
-            "[::1]",
-            "192.0.2.1:7790",
-        ] {
-            assert!(is_own_name(own), "{own}");
-        }
-        for other in ["example.com", "example.com:7790", "127.0.0.1.example.com", "localhost.example:1", ""] {
-            assert!(!is_own_name(other), "{other}");
-        }
-    }
 }

@@ -4,7 +4,6 @@ use prost::Message as _;
 use serde::Deserialize;
 
 use super::messages::{PartialSuccess, Response, Status};
-use super::numbers::NumberJson;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,9 +14,27 @@ struct ResponseJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartialSuccessJson {
-    rejected_log_records: Option<NumberJson<i64>>,
+    rejected_log_records: Option<NumberJson>,
     #[serde(default)]
     error_message: String,
+}
+
+/// A number that may be written as text, because of languages without 64-bit numbers.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberJson {
+    Number(i64),
+    Text(String),
+}
+
+impl NumberJson {
+    /// 0 if it is none.
+    fn value(self) -> i64 {
+        match self {
+            NumberJson::Number(number) => number,
+            NumberJson::Text(text) => text.parse().unwrap_or(0),
+        }
+    }
 }
 
 /// Reads an ExportLogsServiceResponse in Protocol Buffers, or in JSON. `None` if it is something else.
@@ -27,8 +44,7 @@ pub(crate) fn response(body: &[u8], is_json: bool) -> Option<Response> {
     }
     let json: ResponseJson = serde_json::from_slice(body).ok()?;
     let partial_success = json.partial_success.map(|partial| {
-        let rejected_log_records =
-            partial.rejected_log_records.map_or(Ok(0), NumberJson::value).unwrap_or_default();
+        let rejected_log_records = partial.rejected_log_records.map_or(0, NumberJson::value);
         PartialSuccess { rejected_log_records, error_message: partial.error_message }
     });
     Some(Response { partial_success })

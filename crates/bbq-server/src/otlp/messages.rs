@@ -1,10 +1,4 @@
 //! The messages of opentelemetry/proto/logs/v1 and opentelemetry/proto/collector/logs/v1, with the fields that are used here.
-//! They can also be read from their JSON mapping.
-
-use data_encoding::BASE64;
-use serde::Deserialize;
-
-use super::numbers::{NumberJson, base16, number};
 
 /// LogsData and ExportLogsServiceRequest, which have the same fields.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -21,8 +15,7 @@ pub(super) struct ResourceLogs {
     pub(super) scope_logs: Vec<ScopeLogs>,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Resource {
     #[prost(message, repeated, tag = "1")]
     pub(super) attributes: Vec<KeyValue>,
@@ -38,8 +31,7 @@ pub(super) struct ScopeLogs {
     pub(super) log_records: Vec<LogRecord>,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Scope {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -51,11 +43,9 @@ pub(super) struct Scope {
     pub(super) dropped_attributes_count: u32,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LogRecord {
     #[prost(fixed64, tag = "1")]
-    #[serde(deserialize_with = "number")]
     pub(super) time_unix_nano: u64,
     #[prost(int32, tag = "2")]
     pub(super) severity_number: i32,
@@ -70,20 +60,16 @@ pub(super) struct LogRecord {
     #[prost(fixed32, tag = "8")]
     pub(super) flags: u32,
     #[prost(bytes = "vec", tag = "9")]
-    #[serde(deserialize_with = "base16")]
     pub(super) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "10")]
-    #[serde(deserialize_with = "base16")]
     pub(super) span_id: Vec<u8>,
     #[prost(fixed64, tag = "11")]
-    #[serde(deserialize_with = "number")]
     pub(super) observed_time_unix_nano: u64,
     #[prost(string, tag = "12")]
     pub(super) event_name: String,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct KeyValue {
     #[prost(string, tag = "1")]
     pub(super) key: String,
@@ -91,41 +77,10 @@ pub(super) struct KeyValue {
     pub(super) value: Option<AnyValue>,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(try_from = "AnyValueJson")]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct AnyValue {
     #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub(super) value: Option<Value>,
-}
-
-/// The oneof of AnyValue in JSON: one of the fields.
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct AnyValueJson {
-    string_value: Option<String>,
-    bool_value: Option<bool>,
-    int_value: Option<NumberJson<i64>>,
-    double_value: Option<NumberJson<f64>>,
-    array_value: Option<ArrayValue>,
-    kvlist_value: Option<KeyValueList>,
-    bytes_value: Option<String>,
-}
-
-impl TryFrom<AnyValueJson> for AnyValue {
-    type Error = String;
-
-    fn try_from(json: AnyValueJson) -> Result<AnyValue, String> {
-        let bytes = |text: String| {
-            BASE64.decode(text.as_bytes()).map_err(|error| format!("bytesValue is not base64: {error}"))
-        };
-        let text = json.string_value.map(Value::Text);
-        let text = text.or(json.bool_value.map(Value::Bool));
-        let text = text.or(json.int_value.map(|int| int.value().map(Value::Int)).transpose()?);
-        let text = text.or(json.double_value.map(|double| double.value().map(Value::Double)).transpose()?);
-        let text = text.or(json.array_value.map(Value::Array)).or(json.kvlist_value.map(Value::Map));
-        let value = text.or(json.bytes_value.map(bytes).transpose()?.map(Value::Bytes));
-        Ok(AnyValue { value })
-    }
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -146,15 +101,13 @@ pub(super) enum Value {
     Bytes(Vec<u8>),
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ArrayValue {
     #[prost(message, repeated, tag = "1")]
     pub(super) values: Vec<AnyValue>,
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct KeyValueList {
     #[prost(message, repeated, tag = "1")]
     pub(super) values: Vec<KeyValue>,

@@ -6,8 +6,8 @@
 pub(crate) mod answer;
 mod from_json;
 mod messages;
-mod numbers;
 mod outgoing;
+mod scalars;
 mod shown;
 
 pub(crate) use from_json::{JSON_BYTES_MAX, from_json};

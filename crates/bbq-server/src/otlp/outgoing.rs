@@ -13,13 +13,13 @@
 //! Each message is a ResourceLogs of its own, so messages put one behind the other are a request (`bbq_wire::otlp`).
 
 use bbq_spool::Entry;
-use bbq_wire::otlp::{Field, FieldValue, fields};
+use bbq_wire::otlp::is_record;
 use bbq_wire::{Peer, SourceKind};
 use chrono::DateTime;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, message};
 use serde_json::{Map, Value as Json};
 
-use super::messages::{AnyValue, KeyValue, KeyValueList, Value};
+use super::messages::{AnyValue, ArrayValue, KeyValue, KeyValueList, Value};
 use crate::syslog::{self, SyslogFields};
 
 /// Fields of a request, and of a ResourceLogs.
@@ -55,6 +55,7 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
     put_text_attribute(ATTRIBUTES, "bbq.stream", &header.stream.to_string(), &mut common);
     let (mut log, mut resource) = (Vec::new(), Vec::new());
     for (sequence, raw, peer) in entry.numbered() {
+        // A sender of batches may call anything a log record: no receiver is to see what it must refuse.
         if header.source == SourceKind::Otlp && is_record(raw) {
             out.extend_from_slice(raw);
         } else {
@@ -62,7 +63,7 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
             resource.clear();
             put_time(OBSERVED_TIME, origin.received_ns, &mut log);
             if header.source == SourceKind::Syslog {
-                put_syslog(&syslog::read(raw), raw, &mut log, &mut resource);
+                put_syslog(&syslog::read(raw, origin.received_ns), raw, &mut log, &mut resource);
             } else {
                 put_body(raw, &mut log);
             }
@@ -77,15 +78,6 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
         }
         ended(out.len());
     }
-}
-
-/// Whether a record is one field of a request. Otherwise it could hide the records behind it: only a sender of batches can have
-/// written such a record.
-fn is_record(record: &[u8]) -> bool {
-    matches!(
-        fields(record).next(),
-        Some(Ok(Field { number: RESOURCE_LOGS, value: FieldValue::Bytes(_), bytes })) if bytes.len() == record.len()
-    )
 }
 
 fn put_record(resource: &[u8], log: &[u8], out: &mut Vec<u8>) {
@@ -147,15 +139,18 @@ fn severity_number(severity: &str) -> u64 {
 
 /// Elements of structured data with their parameters: two levels.
 fn map(of: &Map<String, Json>) -> Value {
-    let value = |value: &Json| match value {
+    let pairs = of.iter().map(|(key, json)| KeyValue { key: key.clone(), value: Some(any_value(json)) });
+    Value::Map(KeyValueList { values: pairs.collect() })
+}
+
+fn any_value(json: &Json) -> AnyValue {
+    let value = match json {
         Json::Object(params) => map(params),
+        Json::Array(values) => Value::Array(ArrayValue { values: values.iter().map(any_value).collect() }),
         Json::String(text) => Value::Text(text.clone()),
         other => Value::Text(other.to_string()),
     };
-    let pairs = of
-        .iter()
-        .map(|(key, json)| KeyValue { key: key.clone(), value: Some(AnyValue { value: Some(value(json)) }) });
-    Value::Map(KeyValueList { values: pairs.collect() })
+    AnyValue { value: Some(value) }
 }
 
 fn put_peer(peer: Peer, log: &mut Vec<u8>) {
@@ -224,7 +219,7 @@ fn put(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use bbq_spool::Envelope;
+    use bbq_spool::{Envelope, NameMark};
     use bbq_wire::batch::{BatchIdentity, BatchLimits};
     use bbq_wire::{Batch, BatchBuilder, Compression, StreamId};
     use prost::Message as _;
@@ -251,7 +246,7 @@ mod tests {
         let mut scratch = Vec::new();
         let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
         let peer = Peer::Inet(([192, 0, 2, 1], 514).into());
-        let envelope = Envelope { source: 0, received_ns: RECEIVED_NS, peer };
+        let envelope = Envelope { source: 0, received_ns: RECEIVED_NS, peer, name_mark: NameMark::NOBODY };
         let (mut out, mut ends) = (Vec::new(), vec![0]);
         append(&Entry { lane: 0, source: "in", envelope, batch }, &mut out, |end| ends.push(end));
         // All together are a request with as many records.

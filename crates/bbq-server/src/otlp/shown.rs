@@ -163,7 +163,7 @@ mod tests {
 
     fn record(log: &str) -> Vec<u8> {
         let request = format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{log}]}}]}}]}}"#);
-        from_json(request.as_bytes(), 10_000).unwrap()
+        from_json(request.as_bytes()).unwrap().request
     }
 
     fn raw(log: &str) -> String {

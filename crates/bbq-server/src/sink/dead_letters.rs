@@ -265,7 +265,7 @@ impl Open {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use bbq_spool::DiskStorage;
+    use bbq_spool::{DiskStorage, NameMark};
     use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
     use bbq_storage::{OpenMode, StorageFile};
     use bbq_wire::batch::BatchIdentity;
@@ -314,7 +314,12 @@ mod tests {
         };
         let (batch, _) = builder.into_batch(&identity).unwrap();
         let header = Batch::peek(&batch).unwrap().unwrap();
-        let envelope = Envelope { source: 0, received_ns: 9, peer: Peer::Inet(([127, 0, 0, 1], 77).into()) };
+        let envelope = Envelope {
+            source: 0,
+            received_ns: 9,
+            peer: Peer::Inet(([127, 0, 0, 1], 77).into()),
+            name_mark: NameMark::NOBODY,
+        };
         DeadLetter { source: source.to_owned(), envelope, header, batch }
     }
 

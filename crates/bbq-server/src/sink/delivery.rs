@@ -437,7 +437,7 @@ impl Part {
 mod tests {
     use std::path::Path;
 
-    use bbq_spool::{Cursor, DiskStorage, Envelope, Next, Spool, SpoolOptions, Step, SteppedTime};
+    use bbq_spool::{Cursor, DiskStorage, Envelope, NameMark, Next, Spool, SpoolOptions, Step, SteppedTime};
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind};
 
@@ -471,7 +471,8 @@ mod tests {
             };
             let bytes = builder.finish(&identity).unwrap();
             let header = Batch::peek(bytes).unwrap().unwrap();
-            let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+            let envelope =
+                Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
             let is_last = batch + 1 == MESSAGES / 10;
             spool.lanes()[0].append(&envelope, &header, bytes, is_last).unwrap();
         }

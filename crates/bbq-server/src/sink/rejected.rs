@@ -127,6 +127,7 @@ impl<'a> Letter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use bbq_spool::NameMark;
     use bbq_wire::batch::BatchLimits;
     use bbq_wire::{Peer, SourceKind, StreamId};
 
@@ -163,7 +164,8 @@ mod tests {
         for bytes in &batches {
             let mut scratch = Vec::new();
             let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
-            let envelope = Envelope { source: 5, received_ns: 9, peer: peer(77) };
+            let envelope =
+                Envelope { source: 5, received_ns: 9, peer: peer(77), name_mark: NameMark::NOBODY };
             collector.take(&Entry { lane: 2, source: "the listener", envelope, batch });
         }
         let mut found = Vec::new();

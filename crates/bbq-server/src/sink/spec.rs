@@ -144,12 +144,39 @@ impl SinkSpec {
     }
 }
 
+/// Words of destinations that have another form here.
+const OTHER_WORDS: [(&str, &str); 10] = [
+    ("elasticsearch", "http://HOST:9200/INDEX/_bulk?preset=elasticsearch"),
+    ("opensearch", "http://HOST:9200/INDEX/_bulk?preset=elasticsearch"),
+    ("clickhouse", "http://HOST:8123/?preset=clickhouse"),
+    ("loki", "http://HOST:3100/loki/api/v1/push?preset=loki"),
+    ("splunk", "https://HOST:8088/services/collector/event?preset=splunk&authorization_file=PATH"),
+    ("otlp", "otlp+http://HOST:4318 or otlp+grpc://HOST:4317"),
+    ("grpc", "otlp+grpc://HOST:4317"),
+    ("tcp", "bbq://HOST:7700, for another bbq"),
+    ("stderr", "file:/dev/stderr"),
+    ("jetstream", "nats://HOST:4222/SUBJECT?stream=NAME"),
+];
+
 fn unknown_sink(text: &str, word: &str) -> String {
+    if text.starts_with(['/', '.', '~']) {
+        return format!("{text:?} is not a sink; to write to this file, write file:{text}");
+    }
+    if let Some((_, form)) = OTHER_WORDS.iter().find(|(other, _)| word.eq_ignore_ascii_case(other)) {
+        return format!("{text:?} is not a sink; write {form}");
+    }
     let words = SINK_KINDS.iter().map(|kind| kind.word).chain(LEFT_OUT.iter().map(|kind| kind.word));
     let words: Vec<&str> = words.collect();
-    let hint = nearest(word, &words).map(|near| format!(" (did you mean {near}:?)")).unwrap_or_default();
-    let forms = SINK_KINDS.iter().map(|kind| format!("{}:{} ({})", kind.word, kind.argument, kind.summary));
-    format!("{text:?} is not a sink{hint}; write {}", forms.collect::<Vec<_>>().join(", "))
+    if let Some(near) = nearest(word, &words) {
+        let argument = SINK_KINDS.iter().find(|kind| kind.word == near).map_or("", |kind| kind.argument);
+        return format!("{text:?} is not a sink; did you mean {near}:{argument}?");
+    }
+    let forms: Vec<String> =
+        SINK_KINDS.iter().map(|kind| format!("{}:{}", kind.word, kind.argument)).collect();
+    format!(
+        "{text:?} is not a sink; write one of {}; `bbq config explain sink` explains each",
+        forms.join(", ")
+    )
 }
 
 /// Why this build does not have a kind of sink, if it could.
@@ -192,9 +219,11 @@ mod tests {
     #[test]
     fn each_mistake_names_the_part_and_the_remedy() {
         for (spec, says) in [
-            ("/var/log/x", "file:PATH"),
-            ("fil:/var/log/x", "did you mean file:?"),
-            ("file", "file:PATH"),
+            ("/var/log/x", "write file:/var/log/x"),
+            ("elasticsearch://search:9200", "?preset=elasticsearch"),
+            ("mongodb:a", "one of file:PATH"),
+            ("fil:/var/log/x", "did you mean file:PATH?"),
+            ("file", "did you mean file:PATH?"),
             ("file:", "has no PATH"),
             ("null:x", "nothing may follow null:"),
             ("file:x?format=xml", "raw, json"),

@@ -10,17 +10,34 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use bbq_spool::NameMark;
+
+use super::belongs::Belongs;
 use super::checkpoint::Known;
 use crate::access::Identity;
 
 /// The part of the table that senders without a token always have, as a divisor.
 const OTHERS_SHARE: usize = 8;
 
-/// The holder for the shares, and whether it has shown a token.
-fn holder(row: &Known) -> (bool, Identity) {
-    let holder =
-        row.identity.as_ref().map_or_else(|| row.holder.clone(), |name| Identity::Token(name.clone()));
-    (matches!(holder, Identity::Token(_)), holder)
+/// Who has a share. Tokens are told apart by the marks of their names: of some streams only that is known.
+#[derive(PartialEq, Eq, Hash)]
+enum Holder {
+    Token(NameMark),
+    Other(Identity),
+}
+
+impl Holder {
+    fn of(row: &Known) -> Holder {
+        match (&row.belongs, &row.holder) {
+            (Belongs::ToNobody, Identity::Token(name)) => Holder::Token(NameMark::of(name)),
+            (Belongs::ToNobody, other) => Holder::Other(other.clone()),
+            (belongs, _) => Holder::Token(belongs.mark()),
+        }
+    }
+
+    fn has_token(&self) -> bool {
+        matches!(self, Holder::Token(_))
+    }
 }
 
 /// Takes the rows out of `rows` that are to be forgotten, so that at most `streams_max` are left.
@@ -28,12 +45,16 @@ pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Know
     if rows.len() <= streams_max {
         return Vec::new();
     }
-    let mut by_holder: HashMap<(bool, Identity), Vec<Known>> = HashMap::new();
+    let mut by_holder: HashMap<Holder, Vec<Known>> = HashMap::new();
     for row in rows.drain(..) {
-        by_holder.entry(holder(&row)).or_default().push(row);
+        by_holder.entry(Holder::of(&row)).or_default().push(row);
     }
     let count = |with_token: bool| -> Vec<usize> {
-        by_holder.iter().filter(|((token, _), _)| *token == with_token).map(|(_, rows)| rows.len()).collect()
+        by_holder
+            .iter()
+            .filter(|(holder, _)| holder.has_token() == with_token)
+            .map(|(_, rows)| rows.len())
+            .collect()
     };
     let (known, others) = (count(true), count(false));
     let others_total: usize = others.iter().sum();
@@ -48,8 +69,8 @@ pub(super) fn take_excess(rows: &mut Vec<Known>, streams_max: usize) -> Vec<Know
         },
     ];
     let mut excess = Vec::new();
-    for ((with_token, _), mut held) in by_holder {
-        let class = &mut classes[usize::from(!with_token)];
+    for (holder, mut held) in by_holder {
+        let class = &mut classes[usize::from(!holder.has_token())];
         if held.len() > class.share {
             held.sort_unstable_by_key(worth);
             let mut beyond = held.drain(class.share..);
@@ -81,7 +102,7 @@ struct Class {
 
 /// The order in which streams are kept.
 fn worth(row: &Known) -> impl Ord + use<> {
-    Reverse((!row.numbers.is_empty(), row.is_kept || row.identity.is_some(), row.seen, row.id))
+    Reverse((!row.numbers.is_empty(), row.is_kept || !row.belongs.is_to_nobody(), row.seen, row.id))
 }
 
 /// The largest share with which holders of so many streams have at most `room` together.
@@ -169,5 +190,22 @@ mod tests {
         rows.extend((1000..2000).map(|number| row(number, "192.0.2.2", 1)));
         take_excess(&mut rows, 80);
         assert_eq!((left(&rows, "token:a"), left(&rows, "192.0.2.2")), (70, 10));
+    }
+
+    #[test]
+    fn a_token_whose_name_only_the_lanes_tell_is_the_same_holder() {
+        let mut rows: Vec<Known> = (0..10).map(|number| row(number, "192.0.2.1", number.into())).collect();
+        let name = "till-4";
+        for (number, row) in rows.iter_mut().enumerate().take(8) {
+            row.belongs = match number % 2 {
+                0 => Belongs::To(name.into()),
+                _ => Belongs::ToMarked(NameMark::of(name)),
+            };
+        }
+        (rows[8].belongs, rows[9].belongs) = (Belongs::To("a".into()), Belongs::To("b".into()));
+        let excess = take_excess(&mut rows, 3);
+        assert_eq!((rows.len(), excess.len()), (3, 7));
+        let holders = rows.iter().map(|row| row.belongs.mark());
+        assert_eq!(holders.collect::<std::collections::HashSet<_>>().len(), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! The state that outlives a start: the progress of streams, the counts of every listener, and which segments may be deleted; and
 //! how far the next servers are.
 
+mod belongs;
 pub(crate) mod checkpoint;
 mod crowd;
 pub(crate) mod ledger;

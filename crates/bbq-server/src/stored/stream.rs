@@ -11,11 +11,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Lane, LaneError};
+use bbq_spool::{Lane, LaneError, NameMark};
 use bbq_wire::ranges::RANGES_MAX;
 use bbq_wire::{BatchHeader, Check, Progress, Ranges, Span, StreamId};
 use tokio::sync::Notify;
 
+use super::belongs::Belongs;
 use super::checkpoint::Known;
 use super::visitor::{NotAdmitted, Visitor};
 use crate::access::Identity;
@@ -40,16 +41,21 @@ struct State {
     pending: u32,
     /// The highest number that the client itself was told to be stored. Clients that do not say where they are go on after it.
     told: u64,
+    /// The lowest such number, 0 for none. The table has seen all of the stream's messages from it on. Of those below, the client may have been
+    /// told before the table forgot the stream.
+    told_from: u64,
     /// The connection that owns the stream: the newest.
     owner: u64,
-    /// The lane of its batches.
+    /// The lane of its last batch.
     home: Option<u32>,
     /// A position of the home lane that is not before the last durable batch.
     home_position: u64,
     /// The highest epoch of all hellos; 0 before the first hello with an epoch.
     epoch: u64,
-    /// The name of the token with which it was begun; `None` while no listener has asked its client for one.
-    identity: Option<Arc<str>>,
+    /// The name of the token with which it was begun.
+    belongs: Belongs,
+    /// That of the name: it goes into the lane with each batch.
+    mark: NameMark,
     /// Who sent it, for the shares of the table.
     holder: Identity,
     /// Its client goes on with it after a restart.
@@ -58,8 +64,6 @@ struct State {
     last_seen: u64,
     /// A lane failed that had batches of this stream in memory.
     has_failed: bool,
-    /// The stream has left this lane, which failed with unread batches of it; nothing was appended since, so nobody was told.
-    order_lost: Option<u32>,
 }
 
 /// By which way a batch comes.
@@ -129,12 +133,12 @@ impl State {
     }
 
     /// Chooses the lane for the next batches, for a batch or session at the worker of lane `here`. A stream with nothing unread in its
-    /// home moves.
-    fn find_home(&mut self, lanes: &Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState>) -> Home {
-        let here = lanes.here;
-        let home = match self.home {
+    /// home may move. It moves with its next batch and not before: a checkpoint in between has to say where the unread batches are. The
+    /// next start may find a lane in order that has failed in this run.
+    fn find_home(&self, lanes: &Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState>) -> Home {
+        match self.home {
             None => Home::Here,
-            Some(home) if home == here => Home::Here,
+            Some(home) if home == lanes.here => Home::Here,
             Some(home) => {
                 if self.is_durable() && self.home_position <= (lanes.passed)(home) {
                     Home::Here
@@ -146,11 +150,12 @@ impl State {
                     }
                 }
             }
-        };
-        if !matches!(home, Home::Elsewhere(_)) {
-            self.move_home(here);
         }
-        home
+    }
+
+    fn set_belongs(&mut self, belongs: Belongs) {
+        self.mark = belongs.mark();
+        self.belongs = belongs;
     }
 
     fn move_home(&mut self, here: u32) {
@@ -163,7 +168,7 @@ impl State {
 
     /// Whether the batch goes into lane `here`. `Some` is a failed lane in which earlier messages are unread.
     fn place(
-        &mut self,
+        &self,
         way: Way,
         lanes: &Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState>,
     ) -> Result<Option<u32>, NotAppended> {
@@ -174,19 +179,30 @@ impl State {
         }
         match way {
             Way::Session(_) if self.home == Some(lanes.here) => Ok(None),
-            // Another server relays the same stream, and its batches are in another lane.
-            Way::Session(_) => Err(NotAppended::Elsewhere(self.home)),
             // The batches of two lanes are never on their way at a time.
             _ if self.home.is_some_and(|home| home != lanes.here) && !self.is_durable() => {
                 Err(NotAppended::Elsewhere(self.home))
             }
-            Way::Relay { .. } | Way::Request => match self.find_home(lanes) {
+            // A session whose home was here when it began may find it elsewhere: another server relays the same stream.
+            _ => match self.find_home(lanes) {
                 Home::Elsewhere(_) if way == (Way::Relay { gives_up_order: true }) => Ok(None),
                 Home::Elsewhere(home) => Err(NotAppended::Elsewhere(Some(home))),
                 Home::Lost(home) => Ok(Some(home)),
                 Home::Here | Home::Outdated => Ok(None),
             },
         }
+    }
+
+    /// Notes that the client itself is told of these numbers, once they are durable.
+    fn note_told(&mut self, numbers: Span) {
+        self.told = self.told.max(numbers.last);
+        self.told_from = if self.told_from == 0 { numbers.first } else { self.told_from.min(numbers.first) };
+    }
+
+    /// Whether the table knows what the client was told up to number `done`; without `done`, whether it knows of any. A forgotten stream may
+    /// have come into the table again in the middle: by a link, or by messages that the client has sent since.
+    fn knows_what_was_told(&self, done: Option<u64>) -> bool {
+        self.durable.highest_up_to(self.told) > 0 && done.is_none_or(|done| self.told_from <= done.max(1))
     }
 
     /// Where a client goes on that needs nothing up to number `done` any more; without `done`, after what it was told.
@@ -203,7 +219,8 @@ impl Stream {
     }
 
     /// Appends a batch to lane `lanes.here` by `put`, if it is new: whatever comes to a stream comes through here. The caller was let in
-    /// by [`super::streams::Streams::admit`], and has checked that the batch is complete and within the limits.
+    /// by [`super::streams::Streams::admit`], and has checked that the batch is complete and within the limits. `put` gets the mark of the
+    /// name to which the stream belongs.
     ///
     /// # Errors
     /// Why the batch is neither stored nor known.
@@ -212,7 +229,7 @@ impl Stream {
         way: Way,
         lanes: &Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState>,
         numbers: Numbers,
-        put: impl FnOnce() -> Result<u64, LaneError>,
+        put: impl FnOnce(NameMark) -> Result<u64, LaneError>,
     ) -> Result<Appended, NotAppended> {
         let mut state = self.state();
         if let Way::Session(owner) = way
@@ -222,7 +239,6 @@ impl Stream {
         }
         // Before the numbers are looked at, also where all are known: behind them come those whose order is to be kept.
         let order_lost = state.place(way, lanes)?;
-        state.order_lost = order_lost.or(state.order_lost);
         let (records, settled) = (numbers.records, numbers.settled());
         match state.known.check(records) {
             Check::New => {}
@@ -235,7 +251,7 @@ impl Stream {
                     state.durable.insert(given_up);
                 }
                 if matches!(way, Way::Session(_)) {
-                    state.told = state.told.max(records.last);
+                    state.note_told(settled);
                 }
                 let is_durable = state.durable.check(records) == Check::Known;
                 return Ok(Appended::Known { is_durable });
@@ -247,25 +263,24 @@ impl Stream {
         if way == Way::Request && before > 0 && state.known.end_of_run(before).is_none() {
             return Err(NotAppended::Gap { known: state.known.mark() });
         }
-        let group = match put() {
+        let group = match put(state.mark) {
             Ok(group) => group,
             Err(LaneError::Full) => return Ok(Appended::Full),
             Err(error) => return Err(NotAppended::Failed(error.to_string())),
         };
         state.move_home(lanes.here);
-        let order_lost = state.order_lost.take();
         let missing = settled.first - 1 - state.known.highest_up_to(settled.first - 1);
         state.known.insert(settled);
         state.known.limit(RANGES_MAX);
         state.pending += 1;
         let had_owner = match way {
             Way::Session(_) => {
-                state.told = state.told.max(records.last);
+                state.note_told(settled);
                 false
             }
             Way::Relay { .. } => false,
             Way::Request => {
-                state.told = state.told.max(records.last);
+                state.note_told(settled);
                 std::mem::replace(&mut state.owner, NO_OWNER) != NO_OWNER
             }
         };
@@ -321,9 +336,10 @@ impl Stream {
             id,
             numbers: state.durable.clone(),
             told: state.told,
+            told_from: state.told_from,
             seen: state.last_seen,
             home: state.home.map(|lane| (lane, state.home_position)),
-            identity: state.identity.clone(),
+            belongs: state.belongs.clone(),
             holder: state.holder.clone(),
             is_kept: state.is_kept,
         }
@@ -334,11 +350,12 @@ impl Stream {
         let mut state = self.state();
         state.known = known.numbers.clone();
         state.durable = known.numbers;
-        state.told = known.told;
+        (state.told, state.told_from) = (known.told, known.told_from);
         state.last_seen = known.seen;
         state.home = known.home.map(|(lane, _)| lane);
         state.home_position = known.home.map_or(0, |(_, position)| position);
-        (state.identity, state.holder, state.is_kept) = (known.identity, known.holder, known.is_kept);
+        state.set_belongs(known.belongs);
+        (state.holder, state.is_kept) = (known.holder, known.is_kept);
     }
 
     /// Learns a batch that is in a lane, before `position`. The home is the lane of the highest number. `told` says that the client itself
@@ -352,7 +369,7 @@ impl Stream {
         state.durable.insert(settled);
         state.last_seen = now_seconds;
         if told {
-            state.told = state.told.max(settled.last);
+            state.note_told(settled);
         }
     }
 
@@ -369,15 +386,16 @@ impl Stream {
     pub(super) fn admit(&self, visitor: &Visitor<'_>, is_guarded: bool) -> Result<bool, NotAdmitted> {
         let mut state = self.state();
         let mut is_new = false;
-        match (visitor.identity, &state.identity) {
-            (Some(shown), None) if !visitor.relays => {
-                (state.identity, is_new) = (Some(Arc::clone(shown)), true);
+        match (visitor.identity, &state.belongs) {
+            (Some(_), _) if visitor.relays => {}
+            (Some(shown), known) if known.is_foreign_to(shown) => return Err(NotAdmitted::Foreign),
+            (Some(_), Belongs::To(_)) => {}
+            (Some(shown), _) => {
+                state.set_belongs(Belongs::To(Arc::clone(shown)));
+                is_new = true;
             }
-            (Some(shown), Some(known)) if !visitor.relays && shown != known => {
-                return Err(NotAdmitted::Foreign);
-            }
-            (None, Some(_)) if is_guarded => return Err(NotAdmitted::WithoutToken),
-            _ => {}
+            (None, known) if is_guarded && !known.is_to_nobody() => return Err(NotAdmitted::WithoutToken),
+            (None, _) => {}
         }
         if state.holder == Identity::Unknown {
             state.holder = visitor.holder();
@@ -391,6 +409,14 @@ impl Stream {
         let mut state = self.state();
         if state.holder == Identity::Unknown {
             state.holder = holder;
+        }
+    }
+
+    /// Notes to whom the stream belongs, as a lane says, unless that is known.
+    pub(super) fn note_mark(&self, mark: NameMark) {
+        let mut state = self.state();
+        if mark != NameMark::NOBODY && state.belongs.is_to_nobody() {
+            state.set_belongs(Belongs::ToMarked(mark));
         }
     }
 
@@ -424,8 +450,8 @@ impl Stream {
             (other.home, other.home_position)
         };
         let mut state = self.state();
-        state.home = home;
-        state.home_position = state.home_position.max(position);
+        let before = if state.home == home { state.home_position } else { 0 };
+        (state.home, state.home_position) = (home, position.max(before));
     }
 
     /// Notes that a lane failed that had batches of this stream in memory.
@@ -482,8 +508,9 @@ impl Stream {
             return Some(Settled::TakenOver);
         }
         if state.is_durable() {
-            let last = state.resume_after(progress.map(|progress| progress.done));
-            return Some(Settled::Until { last, highest: state.durable.highest() });
+            let done = progress.map(|progress| progress.done);
+            let (last, is_certain) = (state.resume_after(done), state.knows_what_was_told(done));
+            return Some(Settled::Until { last, highest: state.durable.highest(), is_certain });
         }
         state.has_failed.then_some(Settled::Never)
     }
@@ -575,6 +602,9 @@ pub(crate) enum Settled {
         last: u64,
         /// The highest number that is known.
         highest: u64,
+        /// Whether the table knows what the client itself was told up to where the client says it is. What links have brought says nothing
+        /// of that, and neither do higher numbers, which the client may have sent since the table forgot the stream.
+        is_certain: bool,
     },
     /// A lane failed, so the outcome is unknown.
     Never,
@@ -583,179 +613,4 @@ pub(crate) enum Settled {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    use super::*;
-
-    type ToPlace = fn(u32) -> u64;
-    type ToState = fn(u32) -> LaneState;
-
-    const UNREAD: ToPlace = |_| 0;
-    const OPEN: ToState = |_| LaneState::Open;
-
-    fn lanes(here: u32) -> Lanes<ToPlace, ToState> {
-        Lanes::new(here, UNREAD, OPEN)
-    }
-
-    fn numbers(first: u64, last: u64) -> Numbers {
-        Numbers { records: Span { first, last }, given_up: 0 }
-    }
-
-    fn append(stream: &Stream, way: Way, here: u32, first: u64, last: u64) -> Result<Appended, NotAppended> {
-        stream.append(way, &lanes(here), numbers(first, last), || Ok(1))
-    }
-
-    fn added(missing: u64) -> Result<Appended, NotAppended> {
-        Ok(Appended::New { group: 1, missing, order_lost: None })
-    }
-
-    const RELAY: Way = Way::Relay { gives_up_order: false };
-
-    fn taken_over(stream: &Stream, owner: u64) {
-        assert_eq!(stream.take_over(owner, 0, &lanes(0)), Home::Here);
-    }
-
-    #[test]
-    fn what_comes_late_is_stored_by_every_way_and_what_comes_twice_by_none() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        for way in [RELAY, Way::Session(1)] {
-            let stream = Stream::default();
-            taken_over(&stream, 1);
-            assert_eq!(append(&stream, way, 0, 1001, 1100), added(1000));
-            assert_eq!(append(&stream, way, 0, 1, 1000), added(0));
-            assert_eq!(append(&stream, way, 0, 1, 1000), Ok(Appended::Known { is_durable: false }));
-            stream.set_durable(Span { first: 1001, last: 1100 }, 1, 1);
-            stream.set_durable(Span { first: 1, last: 1000 }, 1, 1);
-            assert_eq!(append(&stream, way, 0, 500, 1100), Ok(Appended::Known { is_durable: true }));
-            assert_eq!(
-                append(&stream, way, 0, 1100, 1101),
-                Ok(Appended::Partly(Span { first: 1101, last: 1101 }))
-            );
-        }
-        // A client that numbers its requests skips none.
-        assert_eq!(append(&stream, Way::Request, 0, 2, 3), Err(NotAppended::Gap { known: 0 }));
-        assert_eq!(append(&stream, Way::Request, 0, 1, 3), added(0));
-    }
-
-    #[test]
-    fn what_its_client_has_given_up_is_known() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        let batch = Numbers { records: Span { first: 11, last: 20 }, given_up: 10 };
-        assert_eq!(stream.append(Way::Session(1), &lanes(0), batch, || Ok(1)), added(0));
-        assert_eq!(append(&stream, RELAY, 0, 1, 10), Ok(Appended::Known { is_durable: false }));
-        stream.set_durable(batch.settled(), 1, 1);
-        let progress = Some(Progress { done: 0, is_kept: false });
-        assert_eq!(stream.settled_now(1, progress), Some(Settled::Until { last: 20, highest: 20 }));
-    }
-
-    #[test]
-    fn the_welcome_asks_for_what_is_missing_here_and_for_nothing_else() {
-        let stream = Stream::default();
-        for (first, last) in [(1, 10), (21, 30), (41, 50)] {
-            stream.recover(Span { first, last }, (0, 0), last == 30, 1);
-        }
-        taken_over(&stream, 1);
-        let last = |done: Option<u64>| {
-            let progress = done.map(|done| Progress { done, is_kept: false });
-            let Some(Settled::Until { last, highest: 50 }) = stream.settled_now(1, progress) else {
-                panic!()
-            };
-            last
-        };
-        assert_eq!(
-            [0, 5, 10, 15, 20, 25, 30, 35, 40, 60].map(|done| last(Some(done))),
-            [10, 10, 10, 10, 30, 30, 30, 30, 50, 50]
-        );
-        // A client that does not say where it is was told of 30.
-        assert_eq!(last(None), 30);
-    }
-
-    #[test]
-    fn after_a_lane_failed_with_batches_of_the_stream_nothing_is_taken_by_any_way() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        assert_eq!(append(&stream, Way::Session(1), 0, 1, 10), added(0));
-        stream.set_failed();
-        for way in [Way::Session(1), RELAY, Way::Request] {
-            for here in [0, 1] {
-                assert!(matches!(append(&stream, way, here, 11, 20), Err(NotAppended::Failed(_))), "{way:?}");
-                assert!(matches!(append(&stream, way, here, 1, 10), Err(NotAppended::Failed(_))), "{way:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn batches_of_two_lanes_are_never_on_their_way_at_a_time() {
-        let stream = Stream::default();
-        assert_eq!(append(&stream, RELAY, 0, 1, 10), added(0));
-        let gives_up = Way::Relay { gives_up_order: true };
-        for way in [RELAY, gives_up, Way::Request] {
-            assert_eq!(append(&stream, way, 1, 11, 20), Err(NotAppended::Elsewhere(Some(0))), "{way:?}");
-        }
-        stream.set_durable(Span { first: 1, last: 10 }, 100, 1);
-        assert_eq!(append(&stream, RELAY, 1, 11, 20), Err(NotAppended::Elsewhere(Some(0))), "it is unread");
-        assert_eq!(append(&stream, gives_up, 1, 1, 10), Ok(Appended::Known { is_durable: true }));
-        assert_eq!(append(&stream, gives_up, 1, 11, 20), added(0));
-        assert_eq!(append(&stream, RELAY, 0, 21, 30), Err(NotAppended::Elsewhere(Some(1))));
-    }
-
-    #[test]
-    fn a_stream_moves_when_all_of_it_was_passed_and_order_is_given_up_only_for_a_lane_that_takes_nothing() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        assert_eq!(append(&stream, Way::Session(1), 0, 1, 5), added(0));
-        let home =
-            |here, passed: u64, state| stream.take_over(1, 0, &Lanes::new(here, |_| passed, |_| state));
-        let (open, unwritten, failed) = (LaneState::Open, LaneState::Unwritten, LaneState::Failed);
-        assert_eq!(home(1, u64::MAX, open), Home::Elsewhere(0), "it is not durable yet");
-        stream.set_durable(Span { first: 1, last: 5 }, 100, 0);
-        assert_eq!(home(1, 99, open), Home::Elsewhere(0));
-        assert_eq!(home(0, 99, open), Home::Here);
-        assert_eq!(home(1, 100, open), Home::Here, "every sink has committed it");
-        assert_eq!(home(0, 0, open), Home::Here, "nothing of it is in lane 1");
-        assert_eq!(append(&stream, Way::Session(1), 0, 6, 6), added(0));
-        assert_eq!(home(1, 0, failed), Home::Lost(0));
-        assert_eq!(home(2, 0, unwritten), Home::Here);
-    }
-
-    #[test]
-    fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        assert_eq!(append(&stream, Way::Session(1), 0, 1, 5), added(0));
-        let mut context = Context::from_waker(Waker::noop());
-        let mut waits = pin!(stream.settled(1));
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        taken_over(&stream, 2);
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(()));
-        assert_eq!(stream.settled_now(1, None), Some(Settled::TakenOver));
-        let mut waits = pin!(stream.settled(2));
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        stream.set_durable(Span { first: 1, last: 5 }, 0, 0);
-        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(()));
-    }
-
-    #[test]
-    fn a_request_takes_the_stream_from_its_connection() {
-        let stream = Stream::default();
-        taken_over(&stream, 1);
-        assert_eq!(append(&stream, Way::Session(1), 0, 1, 3), added(0));
-        assert_eq!(append(&stream, Way::Request, 0, 4, 4), added(0));
-        assert_eq!(append(&stream, Way::Session(1), 0, 5, 5), Err(NotAppended::TakenOver));
-        assert_eq!(append(&stream, Way::Request, 0, 5, 5), added(0));
-    }
-
-    #[test]
-    fn a_hello_of_an_earlier_connection_does_not_take_the_stream_back() {
-        let stream = Stream::default();
-        let take = |(owner, epoch)| stream.take_over(owner, epoch, &lanes(0)) == Home::Outdated;
-        // Of two equal epochs the newest connection owns the stream. A hello without an epoch always takes over.
-        let hellos = [(1, 8), (2, 7), (3, 8), (4, 0), (5, 7), (6, u64::MAX), (7, 8)];
-        assert_eq!(hellos.map(take), [false, true, false, false, true, false, true]);
-        assert!(stream.is_owned_by(6));
-    }
-}
+mod tests;

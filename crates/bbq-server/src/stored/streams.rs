@@ -34,7 +34,7 @@ use super::visitor::{NotAdmitted, Visitor};
 use crate::access::Identity;
 
 /// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
-/// then resends acknowledged records. At 267 bytes each this is 67 MiB, and 300 MiB while a checkpoint of twice as many is made; with less memory there are fewer (`config::memory_plan`).
+/// then resends acknowledged records. At 275 bytes each this is 69 MiB, and 300 MiB while a checkpoint of twice as many is made; with less memory there are fewer (`config::memory_plan`).
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
@@ -61,7 +61,7 @@ pub struct Streams {
     /// The streams of the workers of this start, which are not in the table. One for each worker.
     own: RwLock<HashSet<StreamId>>,
     owners: AtomicU64,
-    /// A stream has got the name of a token that the last checkpoint does not have. No lane has it.
+    /// A stream has got the name of a token that the last checkpoint does not have. The lanes have 24 bits of it.
     has_new_owner: AtomicBool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -129,6 +129,7 @@ impl Streams {
                 let is_told = entry.batch.origin().is_none();
                 stream.recover(entry.batch.span(), (entry.lane, end), is_told, now_seconds);
                 stream.note_holder(Identity::of_peer(entry.envelope.peer));
+                stream.note_mark(entry.envelope.name_mark);
             };
             read_all(&mut reader, &mut note)?;
         }
@@ -296,7 +297,7 @@ impl Forgotten {
             return;
         }
         self.total += 1;
-        if row.is_kept || row.identity.is_some() {
+        if row.is_kept || !row.belongs.is_to_nobody() {
             self.kept += 1;
         }
     }
@@ -317,11 +318,12 @@ fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)
 
 #[cfg(test)]
 mod tests {
-    use bbq_spool::{DiskStorage, Envelope, OpenMode, SpoolOptions, StorageFile};
+    use bbq_spool::{DiskStorage, Envelope, NameMark, OpenMode, SpoolOptions, StorageFile};
     use bbq_storage::forwarding::ForwardingStorage;
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span};
 
+    use super::super::belongs::Belongs;
     use super::*;
 
     fn empty(data: &Path) -> Streams {
@@ -332,7 +334,7 @@ mod tests {
     }
 
     /// A spool with a batch of this stream, whose only record is number 5.
-    fn spool_with(id: StreamId, directory: &Path) -> Spool {
+    fn spool_with(id: StreamId, directory: &Path, name_mark: NameMark) -> Spool {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
         let options = SpoolOptions::new(directory.to_owned(), 1, vec!["bbq".into()]);
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
@@ -347,7 +349,7 @@ mod tests {
         };
         let bytes = builder.finish(&identity).unwrap();
         let header = BatchHeader::decode(bytes.first_chunk().unwrap()).unwrap();
-        let envelope = Envelope { source: 0, received_ns: 0, peer: Peer::Unnamed };
+        let envelope = Envelope { source: 0, received_ns: 0, peer: Peer::Unnamed, name_mark };
         spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
         assert!(spool.close().is_empty());
         drop(spool);
@@ -358,7 +360,7 @@ mod tests {
     fn what_a_client_passes_on_is_known_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let id = StreamId([1; 16]);
-        let spool = spool_with(id, directory.path());
+        let spool = spool_with(id, directory.path(), NameMark::NOBODY);
         let streams = Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap();
         assert_eq!(streams.stream(id).known(id).numbers.highest(), 5);
     }
@@ -387,7 +389,7 @@ mod tests {
         const EACCES: i32 = 13;
         let directory = tempfile::tempdir().unwrap();
         let id = StreamId([1; 16]);
-        let spool = spool_with(id, directory.path());
+        let spool = spool_with(id, directory.path(), NameMark::NOBODY);
         let streams = Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap();
         streams.checkpoint(&spool.ends()).unwrap();
         // A checkpoint has positions alone.
@@ -468,5 +470,30 @@ mod tests {
         );
         streams.add_own(StreamId([1; 16]));
         assert_eq!(admit(Some(&owner), false), Err(NotAdmitted::Own));
+    }
+
+    /// The lanes have a mark of the name with each batch. The checkpoint has it until the name comes again.
+    #[test]
+    fn a_stream_is_closed_to_others_also_where_no_checkpoint_was_written_since() {
+        let directory = tempfile::tempdir().unwrap();
+        let id = StreamId([1; 16]);
+        let (owner, other): (Arc<str>, Arc<str>) = ("till-4".into(), "till-5".into());
+        let spool = spool_with(id, directory.path(), NameMark::of(&owner));
+        let recover =
+            || Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap().guarded(true);
+        for _start in 0..2 {
+            let streams = recover();
+            let admit = |identity| {
+                let visitor = Visitor { identity, peer: Peer::Unnamed, relays: false, is_kept: false };
+                streams.admit(id, &visitor).map(drop)
+            };
+            assert_eq!(admit(Some(&other)), Err(NotAdmitted::Foreign));
+            assert_eq!(admit(None), Err(NotAdmitted::WithoutToken));
+            streams.checkpoint(&spool.ends()).unwrap();
+        }
+        let visitor = Visitor { identity: Some(&owner), peer: Peer::Unnamed, relays: false, is_kept: false };
+        let streams = recover();
+        assert!(streams.admit(id, &visitor).is_ok());
+        assert_eq!(streams.stream(id).known(id).belongs, Belongs::To(owner));
     }
 }

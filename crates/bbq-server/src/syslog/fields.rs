@@ -23,6 +23,7 @@ pub(crate) struct SyslogFields {
     pub(crate) procid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) msgid: Option<String>,
+    /// By the name of an element, its parameters; one that comes more than once is an array.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(crate) structured_data: Map<String, Value>,
     /// The message without its header; `None` if it is not UTF-8.
@@ -40,9 +41,15 @@ impl SyslogFields {
             field.take_if(|text| is_damaged(text));
         }
         let is_sound = |text: &str| !text.contains(REPLACEMENT);
+        let is_sound_value = |value: &Value| value.as_str().is_none_or(is_sound);
         self.structured_data.retain(|id, element| {
             if let Value::Object(params) = element {
-                params.retain(|name, value| is_sound(name) && value.as_str().is_none_or(is_sound));
+                params.retain(|name, value| {
+                    if let Value::Array(values) = value {
+                        values.retain(is_sound_value);
+                    }
+                    is_sound(name) && is_sound_value(value)
+                });
             }
             is_sound(id)
         });

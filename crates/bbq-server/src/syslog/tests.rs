@@ -1,11 +1,31 @@
 //! Messages as devices and programs send them, after what their makers document. If these fail, a field of a message has the value of
 //! another one, or is missing although it can be read.
 
-use chrono::Datelike as _;
+use chrono::{Local, NaiveDate, TimeZone as _};
 use serde_json::{Value, json};
 
+/// When the messages came, in the zone of this machine.
+const RECEIVED: (i32, u32, u32, u32) = (2026, 10, 12, 8);
+
+fn read_at((year, month, day, hour): (i32, u32, u32, u32), message: &[u8]) -> Value {
+    let time = NaiveDate::from_ymd_opt(year, month, day).unwrap().and_hms_opt(hour, 0, 0).unwrap();
+    let time = Local.from_local_datetime(&time).earliest().unwrap();
+    let received_ns = time.timestamp_nanos_opt().unwrap().try_into().unwrap();
+    serde_json::to_value(super::read(message, received_ns)).unwrap()
+}
+
 fn read(message: &[u8]) -> Value {
-    serde_json::to_value(super::read(message)).unwrap()
+    read_at(RECEIVED, message)
+}
+
+fn timestamp(message: &str) -> Value {
+    read(message.as_bytes())["timestamp"].clone()
+}
+
+/// A time of this machine's zone, as a field.
+fn local(time: &str) -> Value {
+    let time = chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%S%.f").unwrap();
+    json!(Local.from_local_datetime(&time).earliest().unwrap().fixed_offset().to_rfc3339())
 }
 
 /// Checks the fields of a message, but for facility, severity and timestamp.
@@ -76,7 +96,7 @@ fn a_local_tag_is_no_host() {
         ),
         (
             "<85>Oct 11 22:14:15 sudo:    root : TTY=pts/0",
-            json!({"appname": "sudo", "msg": "root : TTY=pts/0"}),
+            json!({"appname": "sudo", "msg": "   root : TTY=pts/0"}),
         ),
         (
             "<13>Oct 11 22:14:15 last message repeated 3 times",
@@ -113,10 +133,10 @@ fn routers_write_numbers_marks_and_zones() {
     ] {
         assert_fields(message, &fields);
     }
-    let timestamp = |message: &str| read(message.as_bytes())["timestamp"].clone();
     assert_eq!(timestamp("<189>: 2026 Oct 11 22:14:15 UTC: %A-1-B: x"), "2026-10-11T22:14:15+00:00");
-    // Nobody knows which zone CET is for this router.
-    assert_eq!(timestamp("<189>1: Oct 11 22:14:15 CET: %A-1-B: x"), Value::Null);
+    assert_eq!(timestamp("<189>1: Oct 11 22:14:15 CET: %A-1-B: x"), "2026-10-11T22:14:15+01:00");
+    // Nobody knows which of its zones IST is for this router.
+    assert_eq!(timestamp("<189>1: Oct 11 22:14:15 IST: %A-1-B: x"), Value::Null);
     let local = timestamp("<189>29: *Oct 11 22:14:15.25: %A-1-B: x");
     assert!(local.as_str().unwrap().contains("-10-11T22:14:15.250"), "{local}");
 }
@@ -172,6 +192,7 @@ fn what_has_no_header_is_the_message() {
         "<192>text",
         "<+1>text",
         "<0034>text",
+        "<034>text",
         "text: without a priority",
         "Oct",
         "Oct 11",
@@ -200,20 +221,276 @@ fn no_message_makes_it_panic() {
     ];
     for sample in samples.map(str::as_bytes) {
         for cut in 0..sample.len() {
-            let _read = super::read(&sample[..cut]);
-            let _read = super::read(&sample[cut..]);
+            let _read = super::read(&sample[..cut], 0);
+            let _read = super::read(&sample[cut..], u64::MAX);
             for byte in [0, b' ', b':', b'[', 0xff] {
                 let mut changed = sample.to_vec();
                 changed[cut] = byte;
-                let _read = super::read(&changed);
+                let _read = super::read(&changed, 1);
             }
         }
     }
 }
 
 #[test]
-fn a_time_without_a_year_is_of_this_year() {
-    let found = read(b"<34>Jan  1 00:00:00 host app: text");
-    let year = chrono::Utc::now().year().to_string();
-    assert!(found["timestamp"].as_str().is_some_and(|time| time.starts_with(&year)), "{found}");
+fn a_time_without_a_year_is_of_the_year_that_is_nearest_to_its_receipt() {
+    for (received, time, year) in [
+        ((2026, 10, 12, 8), "Oct 11 22:14:15", 2026),
+        ((2027, 1, 1, 8), "Jan  1 07:59:59", 2027),
+        // A sender is a little behind, or a little ahead.
+        ((2027, 1, 1, 0), "Dec 31 23:59:59", 2026),
+        ((2026, 12, 31, 23), "Jan  1 00:00:05", 2027),
+        ((2027, 1, 9, 0), "Nov 30 12:00:00", 2026),
+        ((2026, 12, 9, 0), "Jan 30 12:00:00", 2027),
+        ((2028, 3, 1, 0), "Feb 29 12:00:00", 2028),
+    ] {
+        let found = read_at(received, format!("<34>{time} host app: text").as_bytes());
+        assert!(
+            found["timestamp"].as_str().is_some_and(|found| found.starts_with(&year.to_string())),
+            "{received:?} {found}"
+        );
+    }
+}
+
+#[test]
+fn structured_data_that_are_not_valid_stay_with_the_text() {
+    let header = "<14>1 2026-10-11T22:14:15Z h app 1 ID";
+    for rest in [
+        "[action:\"Accept\"; src:\"192.0.2.1\"]",
+        "[a b=c] text",
+        "[b=\"c\"] text",
+        "[a b=\"c\" ] text",
+        "[] text",
+        "[a  b=\"c\"] text",
+        "[a b=\"c\"]text",
+        "[a b=\"c\"",
+        "[a b=\"c]",
+        "-text",
+        "",
+    ] {
+        let found = read(format!("{header} {rest}").as_bytes());
+        assert_eq!((&found["msg"], &found["structured_data"]), (&json!(rest), &Value::Null), "{rest}");
+        assert_eq!(found["procid"], "1", "{rest}");
+    }
+}
+
+#[test]
+fn structured_data_keep_every_value() {
+    for (data, expected) in [
+        ("[win path=\"C:\\new\\temp\"]", json!({"win": {"path": "C:\\new\\temp"}})),
+        (r#"[a b="\"\\\]"]"#, json!({"a": {"b": "\"\\]"}})),
+        ("[a b=\"[c]\"]", json!({"a": {"b": "[c]"}})),
+        ("[a b=\"\" c=\"=\"]", json!({"a": {"b": "", "c": "="}})),
+        // The RFC's own example, and what it forbids.
+        (
+            "[origin ip=\"192.0.2.1\" ip=\"192.0.2.129\" ip=\"192.0.2.2\"]",
+            json!({"origin": {"ip": ["192.0.2.1", "192.0.2.129", "192.0.2.2"]}}),
+        ),
+        ("[a b=\"1\"][c][a b=\"2\"]", json!({"a": {"b": ["1", "2"]}, "c": {}})),
+    ] {
+        let found = read(format!("<14>1 2026-10-11T22:14:15Z h app 1 ID {data}  text ").as_bytes());
+        assert_eq!((&found["structured_data"], &found["msg"]), (&expected, &json!(" text ")), "{data}");
+    }
+}
+
+#[test]
+fn blanks_of_a_text_are_its_own() {
+    for (message, msg) in [
+        (
+            "<14>1 2026-10-11T22:14:15Z h app 1 - - \tat com.example.Foo(Foo.java:1)",
+            "\tat com.example.Foo(Foo.java:1)",
+        ),
+        ("<14>1 2026-10-11T22:14:15Z h app 1 - -     key: value   ", "    key: value   "),
+        ("<14>Oct 11 22:14:15 h app[7]:     indented", "    indented"),
+        ("<14>app:  text ", " text "),
+        ("<14>  text", "  text"),
+    ] {
+        assert_eq!(read(message.as_bytes())["msg"], msg, "{message}");
+    }
+}
+
+#[test]
+fn a_time_of_rfc_5424_is_read_as_senders_write_it() {
+    for (time, expected) in [
+        ("2026-10-11T22:14:15+0200", json!("2026-10-11T22:14:15+02:00")),
+        ("2026-10-11T22:14:15-03", json!("2026-10-11T22:14:15-03:00")),
+        ("2026-10-11T22:14:15,123Z", json!("2026-10-11T22:14:15.123+00:00")),
+        ("2026-10-11T22:14:15.123", local("2026-10-11T22:14:15.123")),
+        ("yesterday", Value::Null),
+        ("2026-10-11T22:14:15+9900", Value::Null),
+        ("-", Value::Null),
+    ] {
+        let found = read(format!("<14>1 {time} h app 1 ID [a b=\"c\"] text").as_bytes());
+        assert_eq!(found["timestamp"], expected, "{time}");
+        assert_eq!(found["structured_data"], json!({"a": {"b": "c"}}), "{time}");
+        assert_eq!((&found["hostname"], &found["msg"]), (&json!("h"), &json!("text")), "{time}");
+    }
+    // Without a time and without data it is no header.
+    assert_eq!(read(b"<14>1 yesterday at all my troubles")["msg"], "1 yesterday at all my troubles");
+    let found = read(b"<14>1 2026-10-11T22:14:15Z h app");
+    assert_eq!((&found["appname"], &found["msg"]), (&json!("app"), &json!("")));
+}
+
+fn assert_dialect(message: &str, time: &Value, fields: &Value) {
+    assert_fields(message, fields);
+    assert_eq!(timestamp(message), *time, "{message}");
+}
+
+#[test]
+fn routers_write_years_numbers_and_uptimes() {
+    let comware = "<187>Oct 11 22:14:15 2026 SW-1 %%10IFNET/3/LINK_UPDOWN: link status is up.";
+    for (message, time, fields) in [
+        (
+            comware,
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "SW-1", "appname": "%%10IFNET/3/LINK_UPDOWN", "msg": "link status is up."}),
+        ),
+        (
+            "<140>Oct 11 22:14:15 2019 sw-1 stm[3456]: <501095> text",
+            local("2019-10-11T22:14:15"),
+            json!({"hostname": "sw-1", "appname": "stm", "procid": "3456", "msg": "<501095> text"}),
+        ),
+        (
+            "<189>82: 00:20:10: %SYS-5-CONFIG_I: Configured from console",
+            Value::Null,
+            json!({"appname": "%SYS-5-CONFIG_I", "msg": "Configured from console"}),
+        ),
+        (
+            "<189>83: 1d02h: %SYS-5-CONFIG_I: Configured from console",
+            Value::Null,
+            json!({"appname": "%SYS-5-CONFIG_I", "msg": "Configured from console"}),
+        ),
+        (
+            "<189>84: router1: 000017: 1y05w: %SYS-5-CONFIG_I: text",
+            Value::Null,
+            json!({"hostname": "router1", "appname": "%SYS-5-CONFIG_I", "msg": "text"}),
+        ),
+        (
+            "<189>85: 000018: *Oct 11 22:14:15.123: %SYS-5-CONFIG_I: text",
+            local("2026-10-11T22:14:15.123"),
+            json!({"appname": "%SYS-5-CONFIG_I", "msg": "text"}),
+        ),
+        (
+            "<189>123: RP/0/RSP0/CPU0:Oct 12 12:34:56.123 : pim[1234]: %ROUTING-IPV4_PIM-5-NBRCHG : text",
+            local("2026-10-12T12:34:56.123"),
+            json!({"appname": "pim", "procid": "1234", "msg": "%ROUTING-IPV4_PIM-5-NBRCHG : text"}),
+        ),
+    ] {
+        assert_dialect(message, &time, &fields);
+    }
+}
+
+#[test]
+fn other_times_and_tags_of_rfc_3164() {
+    for (message, time, fields) in [
+        (
+            "<134>2026-10-11 22:14:15 sw1 61209 Set log host 1",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "sw1", "msg": "61209 Set log host 1"}),
+        ),
+        (
+            "<14>2026-10-11T22:14:15 h app[1]: text",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "h", "appname": "app", "procid": "1", "msg": "text"}),
+        ),
+        (
+            "<14>2026-10-11T22:14:15+0200 h app[1]: text",
+            json!("2026-10-11T22:14:15+02:00"),
+            json!({"hostname": "h", "appname": "app", "procid": "1", "msg": "text"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15,123 h app[812]:text",
+            local("2026-10-11T22:14:15.123"),
+            json!({"hostname": "h", "appname": "app", "procid": "812", "msg": "text"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15 h app:text",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "h", "appname": "app", "msg": "text"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15 h a,b[1]: text",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "h", "appname": "a,b", "procid": "1", "msg": "text"}),
+        ),
+    ] {
+        assert_dialect(message, &time, &fields);
+    }
+}
+
+#[test]
+fn a_zone_in_front_of_a_host_and_what_is_no_tag() {
+    for (message, time, fields) in [
+        (
+            "<38>Oct 11 22:14:15 CEST h app: text",
+            json!("2026-10-11T22:14:15+02:00"),
+            json!({"hostname": "h", "appname": "app", "msg": "text"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15 UTC h app: text",
+            json!("2026-10-11T22:14:15+00:00"),
+            json!({"hostname": "h", "appname": "app", "msg": "text"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15 _gateway app: text",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "_gateway", "appname": "app", "msg": "text"}),
+        ),
+        // Not a tag.
+        (
+            "<38>Oct 11 22:14:15 h http://example.com is up",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "h", "msg": "http://example.com is up"}),
+        ),
+        (
+            "<38>Oct 11 22:14:15 h 22:14 is the time",
+            local("2026-10-11T22:14:15"),
+            json!({"hostname": "h", "msg": "22:14 is the time"}),
+        ),
+    ] {
+        assert_dialect(message, &time, &fields);
+    }
+}
+
+/// Fields and text of any bytes that RFC 5424 allows come back, whatever they are.
+#[test]
+fn what_is_written_as_the_rfc_says_is_read_as_it_was_meant() {
+    let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut next = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let printable: Vec<char> = ('!'..='~').collect();
+    let of_names: Vec<char> = printable.iter().copied().filter(|c| !"=]\"".contains(*c)).collect();
+    let of_texts: Vec<char> = "\"\\]\\[= \t\u{e9}\u{1f980}=a\\\\\"".chars().collect();
+    let mut word = |of: &[char], least: usize, most: usize| -> String {
+        (0..least + next(most - least + 1)).map(|_| of[next(of.len())]).collect()
+    };
+    for _ in 0..5000 {
+        // `-` alone is no value.
+        let fields: [String; 4] = std::array::from_fn(|_| format!("x{}", word(&printable, 0, 9)));
+        let mut expected = serde_json::Map::new();
+        let mut data = String::new();
+        for element in 0..word(&of_names, 1, 3).len() {
+            let (id, mut params) = (format!("{element}{}", word(&of_names, 0, 8)), serde_json::Map::new());
+            data.push_str(&format!("[{id}"));
+            for param in 0..word(&of_names, 1, 3).len() - 1 {
+                let (key, value) = (format!("{param}{}", word(&of_names, 0, 8)), word(&of_texts, 0, 9));
+                let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace(']', "\\]");
+                data.push_str(&format!(" {key}=\"{escaped}\""));
+                params.insert(key, Value::String(value));
+            }
+            data.push(']');
+            expected.insert(id, Value::Object(params));
+        }
+        let [host, app, procid, msgid] = &fields;
+        let msg = word(&of_texts, 0, 9);
+        let message = format!("<14>1 2026-10-11T22:14:15Z {host} {app} {procid} {msgid} {data} {msg}");
+        let found = read(message.as_bytes());
+        let keys = ["hostname", "appname", "procid", "msgid", "msg"];
+        for (key, value) in keys.iter().zip(fields.iter().chain([&msg])) {
+            assert_eq!(found[key], *value, "{message}");
+        }
+        assert_eq!(found["structured_data"], Value::Object(expected), "{message}");
+    }
 }

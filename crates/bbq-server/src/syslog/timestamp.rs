@@ -1,25 +1,43 @@
-//! The times in front of syslog messages. Those of RFC 3164 have neither a year nor a zone: the year is the present one, and the zone
-//! that of the server, as senders and server mostly share it.
+//! The times in front of syslog messages.
+//!
+//! Those of RFC 3164 have neither a year nor a zone. The year is the one that puts the message nearest to its receipt, and the zone that of
+//! the server, as senders and server mostly share it.
 
-use chrono::{DateTime, Datelike as _, Local, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use chrono::{
+    DateTime, Datelike as _, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone as _,
+};
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+/// `2026-10-11`.
+pub(super) const DATE_BYTES: usize = 10;
+/// `2026-10-11T22:14:15`.
+const DATE_AND_TIME_BYTES: usize = 19;
+/// Of seconds since 1970, until the year 2286.
+const SECONDS_DIGITS: usize = 10;
+/// A year that stands behind the time, and is no name of a host.
+const YEARS: std::ops::Range<i32> = 1970..2100;
 
 /// A time without a zone, and what stands behind it.
 pub(super) struct LocalTime<'a> {
-    time: NaiveDateTime,
+    pub(super) time: NaiveDateTime,
     pub(super) rest: &'a str,
 }
 
 impl<'a> LocalTime<'a> {
-    /// `Oct 11 22:14:15`, with a year in front of the month or behind the day, and a fraction of the second, if there are any.
-    pub(super) fn read(text: &'a str) -> Option<LocalTime<'a>> {
+    /// `Oct 11 22:14:15`, if there is one, with a day of the week or a year in front of the month, a year behind the day or behind the time,
+    /// and a fraction of the second. `received_ns` is when the message came.
+    pub(super) fn read(text: &'a str, received_ns: u64) -> Option<LocalTime<'a>> {
         let (first, rest) = word(text)?;
         let (year_in_front, month, rest) = match year(first) {
             Some(year) => {
                 let (month, rest) = word(rest)?;
                 (Some(year), month, rest)
+            }
+            None if WEEKDAYS.contains(&first.strip_suffix(',').unwrap_or(first)) => {
+                let (month, rest) = word(rest)?;
+                (None, month, rest)
             }
             None => (None, first, rest),
         };
@@ -27,13 +45,31 @@ impl<'a> LocalTime<'a> {
         let (day, rest) = word(rest)?;
         let day = day.parse().ok()?;
         let (next, after) = word(rest)?;
-        let (year_behind, rest) = match year(next) {
+        let (year_behind_day, rest) = match year(next) {
             Some(year) => (Some(year), after),
             None => (None, rest),
         };
-        let (time, rest) = clock(rest.trim_start_matches(' '))?;
-        let year = year_in_front.or(year_behind).unwrap_or_else(|| year_of(month));
-        Some(LocalTime { time: NaiveDate::from_ymd_opt(year, month, day)?.and_time(time), rest })
+        let (time, mut rest) = clock(rest.trim_start_matches(' '))?;
+        let mut year = year_in_front.or(year_behind_day);
+        if year.is_none()
+            && let Some((found, behind)) = year_behind_time(rest)
+        {
+            (year, rest) = (Some(found), behind);
+        }
+        let date = |year| NaiveDate::from_ymd_opt(year, month, day).map(|date| date.and_time(time));
+        let time = match year {
+            Some(year) => date(year),
+            None => nearest(date, received_ns),
+        };
+        Some(LocalTime { time: time?, rest })
+    }
+
+    /// `2026-10-11 22:14:15`, `2026/10/11 22:14:15`, `2026:10:11-22:14:15` or with a letter between them, and what stands behind it.
+    pub(super) fn read_iso(text: &'a str) -> Option<LocalTime<'a>> {
+        let date = date(text.get(..DATE_BYTES)?)?;
+        let behind = text[DATE_BYTES..].strip_prefix([' ', 'T', 't', '-'])?;
+        let (time, rest) = clock(behind)?;
+        Some(LocalTime { time: date.and_time(time), rest })
     }
 
     /// In the zone of the server; `None` if its clock skipped this time.
@@ -41,17 +77,89 @@ impl<'a> LocalTime<'a> {
         Some(self.time.and_local_timezone(Local).earliest()?.fixed_offset().to_rfc3339())
     }
 
-    pub(super) fn utc(&self) -> String {
-        self.time.and_utc().fixed_offset().to_rfc3339()
+    /// In the zone of this offset.
+    pub(super) fn east(&self, offset: FixedOffset) -> Option<String> {
+        Some(offset.from_local_datetime(&self.time).earliest()?.to_rfc3339())
+    }
+
+    /// The same day of this year, if it has one.
+    pub(super) fn with_year(&self, year: i32) -> Option<LocalTime<'a>> {
+        Some(LocalTime { time: self.time.with_year(year)?, rest: self.rest })
     }
 }
 
-/// A time of RFC 3339, as RFC 5424 and the newer formats of rsyslog have it.
-pub(super) fn rfc3339(text: &str) -> Option<String> {
+/// A time in a word: of RFC 3339, or with a zone as in `+0200`, without one, or with a comma in front of the fraction.
+pub(super) fn of_word(text: &str) -> Option<String> {
     // Without the letter between date and time it would be another field.
-    let has_letter = text.as_bytes().get(10).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'T'));
-    let time = DateTime::parse_from_rfc3339(text).ok().filter(|_| has_letter)?;
-    Some(time.to_rfc3339())
+    let has_letter = text.as_bytes().get(DATE_BYTES).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'T'));
+    if !has_letter {
+        return None;
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(time.to_rfc3339());
+    }
+    let zone = text.get(DATE_AND_TIME_BYTES..)?.find(['+', '-', 'Z', 'z']);
+    let (time, zone) = text.split_at(zone.map_or(text.len(), |at| DATE_AND_TIME_BYTES + at));
+    let time = LocalTime::read_iso(time).filter(|time| time.rest.is_empty())?;
+    match zone {
+        "" => time.of_server(),
+        "Z" | "z" => Some(utc(time.time)),
+        zone => time.east(offset(zone)?),
+    }
+}
+
+/// Seconds since 1970 with a fraction, as in `1773141255.123456789`.
+pub(super) fn of_seconds(text: &str) -> Option<String> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let fits = seconds.len() == SECONDS_DIGITS && (1..=9).contains(&fraction.len());
+    if !fits || !is_number(seconds) || !is_number(fraction) {
+        return None;
+    }
+    Some(utc(DateTime::from_timestamp(seconds.parse().ok()?, nanos_of(fraction))?.naive_utc()))
+}
+
+fn utc(time: NaiveDateTime) -> String {
+    time.and_utc().fixed_offset().to_rfc3339()
+}
+
+/// `2026-10-11`, also with two other marks between the numbers.
+fn date(text: &str) -> Option<NaiveDate> {
+    let mark = *text.as_bytes().get(4)?;
+    let number = |range: std::ops::Range<usize>| {
+        let digits = text.get(range).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        digits.parse::<u32>().ok()
+    };
+    let has_marks = b"-/:".contains(&mark) && text.as_bytes().get(7) == Some(&mark);
+    let year = number(0..4).filter(|_| has_marks)?;
+    NaiveDate::from_ymd_opt(year.try_into().ok()?, number(5..7)?, number(8..10)?)
+}
+
+/// `+02`, `+0200` or `+02:00`.
+pub(super) fn offset(text: &str) -> Option<FixedOffset> {
+    let digits = text.get(1..)?.replace(':', "");
+    let number = |range: std::ops::Range<usize>| {
+        digits
+            .get(range)
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?
+            .parse::<i32>()
+            .ok()
+    };
+    let (hours, minutes) = match digits.len() {
+        2 => (number(0..2)?, 0),
+        4 => (number(0..2)?, number(2..4)?),
+        _ => return None,
+    };
+    let seconds = (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)?;
+    if text.starts_with('-') { FixedOffset::west_opt(seconds) } else { FixedOffset::east_opt(seconds) }
+}
+
+/// The time of the year that is nearest to the time of receipt. Reads the clock, as the zone of the server may have changed.
+fn nearest(date: impl Fn(i32) -> Option<NaiveDateTime>, received_ns: u64) -> Option<NaiveDateTime> {
+    let to = DateTime::from_timestamp_nanos(i64::try_from(received_ns).unwrap_or(i64::MAX));
+    let to = to.with_timezone(&Local).naive_local();
+    let years = (to.year() - 1)..=(to.year() + 1);
+    years.filter_map(date).min_by_key(|time| (*time - to).abs())
 }
 
 /// The first word, and what stands behind it.
@@ -65,17 +173,49 @@ fn year(word: &str) -> Option<i32> {
     word.parse().ok().filter(|_| is_year)
 }
 
-/// `22:14:15` or `22:14:15.003`, and what stands behind it.
-fn clock(text: &str) -> Option<(NaiveTime, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && !":.".contains(c)).unwrap_or(text.len());
-    // Cisco writes a colon behind the time.
-    let time = text.get(..end)?.trim_end_matches([':', '.']);
-    let time_read = NaiveTime::parse_from_str(time, "%H:%M:%S%.f").ok()?;
-    Some((time_read, text.get(time.len()..)?))
+/// The year in `22:14:15 2026 host`, and what stands behind it.
+pub(super) fn year_behind_time(text: &str) -> Option<(i32, &str)> {
+    let (word, rest) = text.strip_prefix(' ')?.split_once(' ')?;
+    year(word.strip_suffix(':').unwrap_or(word)).filter(|year| YEARS.contains(year)).map(|year| (year, rest))
 }
 
-/// RFC 3164 has no year: takes the current year, or the last one for a message from December that comes in January.
-fn year_of(month: u32) -> i32 {
-    let now = Utc::now();
-    if month == 12 && now.month() == 1 { now.year() - 1 } else { now.year() }
+/// `22:14:15`, `22:14:15.003`, `22:14:15,003` or `22:14:15:003`, and what stands behind it: also the colon that Cisco writes there.
+fn clock(text: &str) -> Option<(NaiveTime, &str)> {
+    let (hour, rest) = two_digits(text)?;
+    let (minute, rest) = two_digits(rest.strip_prefix(':')?)?;
+    let (second, mut rest) = two_digits(rest.strip_prefix(':')?)?;
+    let mut nanos = 0;
+    if let Some(digits) =
+        rest.strip_prefix(['.', ',', ':']).map(leading_digits).filter(|digits| !digits.is_empty())
+    {
+        let is_colon = rest.starts_with(':');
+        nanos = nanos_of(digits);
+        rest = &rest[1 + digits.len()..];
+        if rest.starts_with(['.', ',']) || (is_colon && (digits.len() != 3 || rest.starts_with(':'))) {
+            return None;
+        }
+    }
+    // A second that is inserted is one with more than a thousand million nanoseconds.
+    let (second, nanos) = if second == 60 { (59, nanos + 1_000_000_000) } else { (second, nanos) };
+    Some((NaiveTime::from_hms_nano_opt(hour, minute, second, nanos)?, rest))
+}
+
+/// A number of one or two digits, and what stands behind it.
+fn two_digits(text: &str) -> Option<(u32, &str)> {
+    let digit = |at: usize| text.as_bytes().get(at).filter(|byte| byte.is_ascii_digit());
+    let first = u32::from(digit(0)? - b'0');
+    Some(match digit(1) {
+        Some(second) => (first * 10 + u32::from(second - b'0'), &text[2..]),
+        None => (first, &text[1..]),
+    })
+}
+
+pub(super) fn leading_digits(text: &str) -> &str {
+    &text[..text.bytes().take_while(u8::is_ascii_digit).count()]
+}
+
+/// The nanoseconds of the digits behind the point of a second. Digits behind the ninth one are left out.
+pub(super) fn nanos_of(digits: &str) -> u32 {
+    let digits = digits.bytes().chain(std::iter::repeat(b'0')).take(9);
+    digits.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'))
 }

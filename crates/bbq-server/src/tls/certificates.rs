@@ -7,14 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::verify_server_name;
-use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
 use tracing::warn;
+use zeroize::Zeroize as _;
 
 use super::files::{Stamp, TlsFiles};
 use super::validity::not_after;
@@ -50,7 +53,7 @@ impl Certificates {
         let stamp = files.stamp();
         let provider = Arc::new(default_provider());
         let pairs = files.certificates.iter().zip(&files.keys);
-        let pairs = pairs.map(|(certificate, key)| certified(certificate, key, &provider).map(Arc::new));
+        let pairs = pairs.map(|(certificate, key)| certified(certificate, key).map(Arc::new));
         let by_name = ByName(pairs.collect::<Result<_, _>>()?);
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -68,6 +71,8 @@ impl Certificates {
         // A client that only sends does not read the tickets. If it closes its socket with unread tickets, its kernel resets the
         // connection and discards what is still to be sent (RFC 2525, 2.17): messages would be lost.
         config.send_tls13_tickets = 0;
+        // A session of TLS 1.2 that goes on has no certificates in its handshake: one that has expired meanwhile would not be noticed.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         config.alpn_protocols = application.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificates { config: Arc::new(config), stamp })
     }
@@ -100,21 +105,23 @@ fn has_name(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }
 
-pub(super) fn certified(
-    certificate: &Path,
-    key: &Path,
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, TlsFileError> {
+pub(super) fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsFileError> {
     let chain = certificates("tls_cert", certificate)?;
     warn_if_expired(certificate, &chain);
     let secret = Secret::of_file(key).map_err(|why| problem("tls_key", why))?;
     let shown = key.display();
-    let key = PrivateKeyDer::from_pem_slice(secret.expose().as_bytes()).map_err(|_| {
+    let mut key = PrivateKeyDer::from_pem_slice(secret.expose().as_bytes()).map_err(|_| {
         let text =
             format!("{shown} has no private key; it must begin with -----BEGIN PRIVATE KEY----- (PEM)");
         problem("tls_key", text)
     })?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+    let signing = any_supported_type(&key);
+    key.zeroize();
+    let pair = signing.map(|key| CertifiedKey::new(chain, key)).and_then(|pair| match pair.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair),
+        Err(error) => Err(error),
+    });
+    pair.map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => problem(
             "tls_key",
             format!(

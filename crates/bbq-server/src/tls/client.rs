@@ -38,7 +38,7 @@ impl ClientTls {
         };
         let builder = builder(roots)?;
         let Some((certificate, key)) = &self.certificate else { return Ok(builder.with_no_client_auth()) };
-        let certified = certified(certificate, key, &default_provider())?;
+        let certified = certified(certificate, key)?;
         Ok(builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))))
     }
 

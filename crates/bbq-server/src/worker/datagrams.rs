@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
-use bbq_wire::Peer;
 use bbq_wire::framing::{OnOversize, datagram};
+use bbq_wire::{Peer, SourceKind};
 
 use crate::config::protocol::BBQ;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::arrival::process;
 use crate::worker::intake::Intake;
+use crate::worker::local_listener::LocalListener;
 
 /// Maximum turns after the stop has begun: queued datagrams are taken, an endless flow is not.
 const TURNS_AT_STOP_MAX: usize = 256;
@@ -54,22 +55,39 @@ fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     if *spec.protocol == BBQ {
         return take_batch(intake, listener_index, received.bytes, peer);
     }
-    // The datagram is longer than any buffer here, so the kernel has cut it.
-    if received.truncated && spec.rules.on_oversize == OnOversize::Refuse {
-        return listener.ledger.add_dropped(DropReason::Oversize, 1);
-    }
     if listener.over_rate(peer).is_some() {
         let mut messages = 0;
         datagram(spec.protocol.source_kind, &spec.rules, received.bytes, &mut |_| messages += 1);
         return listener.ledger.add_dropped(DropReason::OverRate, messages);
     }
-    if received.truncated {
-        listener.ledger.add_cut(1);
-    }
+    let bytes = if received.truncated { after_cut(listener, received.bytes) } else { received.bytes };
     let added = intake.frames(listener_index, peer, |rules, mut emit| {
-        datagram(spec.protocol.source_kind, rules, received.bytes, &mut emit);
+        datagram(spec.protocol.source_kind, rules, bytes, &mut emit);
     });
     listener.add_to_rate(peer, added);
+}
+
+/// What is kept of a datagram that was longer than its buffer, of which the kernel has cut the end. The buffer has room for the
+/// largest message, so only lines have whole messages in front of it.
+fn after_cut<'a>(listener: &LocalListener, bytes: &'a [u8]) -> &'a [u8] {
+    let rules = &listener.spec.rules;
+    let whole = match listener.spec.protocol.source_kind {
+        SourceKind::Lines => bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1),
+        _ => 0,
+    };
+    match rules.on_oversize {
+        OnOversize::Refuse => {
+            listener.ledger.add_dropped(DropReason::Oversize, 1);
+            &bytes[..whole]
+        }
+        OnOversize::Cut => {
+            // A longer one is cut, and counted, where the others are.
+            if bytes.len() - whole <= rules.message_bytes_max as usize {
+                listener.ledger.add_cut(1);
+            }
+            bytes
+        }
+    }
 }
 
 /// A batch in a datagram has no session and is never resent: its records join the worker's own stream.

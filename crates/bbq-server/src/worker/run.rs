@@ -67,7 +67,8 @@ impl Worker {
         let mut paused = std::mem::take(&mut self.paused);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             if listener.spec.is_datagram() {
-                let datagrams = AsyncDatagrams::new(listener.worker_listener)?;
+                let bytes_max = listener.spec.datagram_bytes_max();
+                let datagrams = AsyncDatagrams::with_datagram_bytes_max(listener.worker_listener, bytes_max)?;
                 serving.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
                 continue;
             }

@@ -16,8 +16,8 @@ pub(crate) struct Around<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) trace: &'a mut Trace,
     pub(crate) time: &'a Arc<SteppedTime>,
-    /// Whether a server may have forgotten streams, or parts of them.
+    /// Whether damage may have taken what a server knew of a stream, or a part of it.
     pub(crate) may_forget: bool,
-    /// Whether a disk was set back.
+    /// Whether a disk was set back or copied, so that a client may begin another stream.
     pub(crate) is_set_back: bool,
 }

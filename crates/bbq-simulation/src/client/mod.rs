@@ -6,8 +6,11 @@ mod environment;
 mod options;
 mod process;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+
+use bbq_wire::session::AckLevel;
 
 use crate::bug::Bug;
 use crate::disk::{Cut, SimDisk};
@@ -16,6 +19,7 @@ use crate::network::Network;
 use crate::note;
 use crate::random::Random;
 use crate::record::Record;
+use crate::servers::Servers;
 pub(crate) use around::Around;
 use environment::Machine;
 pub(crate) use options::{ClientOptions, SPOOL};
@@ -27,9 +31,14 @@ const CALLS_MAX: u64 = 12;
 /// The shortest time that a machine needs to start after a power failure.
 const MACHINE_START_NS: u64 = 1_000_000_000;
 
+/// Another machine has had more starts than any of these has.
+const OTHER_MACHINE_BOOT: u64 = 1 << 32;
+
 /// An application with its sender. This value outlives the process.
 pub(crate) struct Client {
     pub(crate) index: usize,
+    /// The client whose spool this one has a copy of.
+    origin: Option<usize>,
     options: ClientOptions,
     disk: SimDisk,
     /// The number of starts of the client's machine.
@@ -45,6 +54,7 @@ impl Client {
     pub(crate) fn new(index: usize, options: ClientOptions, random: &mut Random) -> Client {
         Client {
             index,
+            origin: None,
             options,
             disk: SimDisk::new(random.fork()),
             boot: 1,
@@ -52,6 +62,49 @@ impl Client {
             made: 0,
             process: None,
         }
+    }
+
+    /// Another client that begins with a copy of this one's spool, as it is on `disk`, on this machine or on another one.
+    pub(crate) fn copy(
+        &self,
+        index: usize,
+        disk: &SimDisk,
+        is_on_machine: bool,
+        random: &mut Random,
+    ) -> Client {
+        let boot = if is_on_machine { self.boot } else { OTHER_MACHINE_BOOT };
+        let client = Client {
+            origin: Some(self.index),
+            boot,
+            started_in: boot,
+            ..Client::new(index, self.options, random)
+        };
+        client.disk.set_back(Path::new(SPOOL), disk);
+        let is_noticed = self.options.bug != Some(Bug::CopyNotNoticed);
+        client.disk.set_faults(|faults| faults.hides_identity = !is_noticed);
+        client
+    }
+
+    /// Ends the process, and gives the machine an earlier state of its disk: the files are the same ones, in an earlier state.
+    pub(crate) fn roll_back(&mut self, earlier: &SimDisk, network: &mut Network, random: &mut Random) {
+        self.end(Cut::Kill, network, random);
+        self.disk = earlier.fork();
+        self.disk.heal();
+        self.disk.restart();
+    }
+
+    /// Records that the application has made.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
+    pub(crate) fn servers(&self) -> Servers {
+        self.options.servers
+    }
+
+    /// Changes the servers behind the client's addresses, and from its next start on the addresses.
+    pub(crate) fn set_servers(&mut self, servers: Servers) {
+        self.options.servers = servers;
     }
 
     pub(crate) fn disk(&self) -> &SimDisk {
@@ -115,7 +168,8 @@ impl Client {
 
     /// Starts the process with its spool. If that fails, for example on a full disk, a later step tries again.
     pub(crate) fn start(&mut self, around: &mut Around<'_>) {
-        if std::mem::replace(&mut self.started_in, self.boot) != self.boot {
+        let lost_power = std::mem::replace(&mut self.started_in, self.boot) != self.boot;
+        if lost_power {
             // Epochs of connections are times of the wall clock, and a power failure loses the last epoch. The machine starts so
             // late that all earlier epochs are in the past.
             around.time.unix_ns.fetch_add(MACHINE_START_NS, Ordering::Relaxed);
@@ -128,9 +182,10 @@ impl Client {
             boot,
             random: Mutex::new(around.random.fork()),
         };
-        match Process::start(self.index, &self.options, machine) {
+        match Process::start(self.index, self.origin, &self.options, machine) {
             Ok(process) => {
                 note!(around.trace, "client {} starts: {}", self.index, process.describe());
+                process.hold_again(around.history, lost_power && self.options.level == AckLevel::Received);
                 self.process = Some(process);
             }
             Err(why) => {

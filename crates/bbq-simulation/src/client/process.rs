@@ -18,7 +18,7 @@ use super::options::ClientOptions;
 use super::options::SPOOL;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
-use crate::history::Violation;
+use crate::history::{History, Violation};
 use crate::note;
 use crate::record::Record;
 use crate::tokens::{self, token};
@@ -36,6 +36,8 @@ const ONE_IN_GOING_BACK: u64 = 60;
 
 pub(super) struct Process {
     index: usize,
+    /// The client whose records were in the spool when it was copied.
+    origin: Option<usize>,
     sender: Sending,
     notices: Arc<Mutex<Vec<Notice>>>,
     connection: Option<u64>,
@@ -54,7 +56,13 @@ fn now(time: &SteppedTime) -> Duration {
 }
 
 impl Process {
-    pub(super) fn start(index: usize, options: &ClientOptions, machine: Machine) -> Result<Process, String> {
+    /// `origin` is the client whose spool was copied for this one.
+    pub(super) fn start(
+        index: usize,
+        origin: Option<usize>,
+        options: &ClientOptions,
+        machine: Machine,
+    ) -> Result<Process, String> {
         let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let told = Arc::clone(&notices);
         let mut builder = Sender::builder()
@@ -81,6 +89,7 @@ impl Process {
         let next = sender.last_sequence() + 1;
         Ok(Process {
             index,
+            origin,
             sender,
             notices,
             connection: None,
@@ -89,6 +98,11 @@ impl Process {
             next,
             is_over: false,
         })
+    }
+
+    /// Whether it may send records of this client.
+    fn may_have(&self, client: usize) -> bool {
+        client == self.index || Some(client) == self.origin
     }
 
     pub(super) fn connection(&self) -> Option<u64> {
@@ -114,6 +128,16 @@ impl Process {
             self.connection,
             self.sender.is_welcomed()
         )
+    }
+
+    /// Tells the history what the sender takes for not acknowledged at its start. See [`History::hold_again`] for `is_late`.
+    pub(super) fn hold_again(&self, history: &mut History, is_late: bool) {
+        for name in self.sender.names() {
+            let first = name.base.max(self.sender.acknowledged()) + 1;
+            for number in first..=name.until.min(self.next - 1) {
+                history.hold_again(name.stream, number - name.base, is_late);
+            }
+        }
     }
 
     pub(super) fn close(&self) {
@@ -184,7 +208,8 @@ impl Process {
         let limits =
             BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
         match ServerSession::new(limits).next(&hello) {
-            Ok(ServerStep::Hello { hello, .. }) if around.history.greet(hello.stream, hello.epoch) => {}
+            Ok(ServerStep::Hello { hello, .. })
+                if around.history.greet(self.index, hello.stream, hello.epoch) => {}
             said => return Err(Violation::new(format!("client {} says {said:?}", self.index))),
         }
         if let Some(made) = around.network.get(connection) {
@@ -245,11 +270,17 @@ impl Process {
         }
         let (before, held) = (self.sender.acknowledged(), self.sender.held());
         let Some(name) = self.sender.names().front().copied() else { return Ok(Ok(())) };
+        let had_welcome = self.sender.is_welcomed();
         let heard = self.sender.receive(bytes, now(around.time));
-        if options.bug == Some(Bug::AcknowledgementNotClamped)
-            && let Some(number) = self.sender.last_received()
-        {
-            self.sender.assume_acknowledged(name.base + number);
+        if let Some(number) = self.sender.last_received() {
+            let record = name.base + number;
+            match options.bug {
+                Some(Bug::AcknowledgementNotClamped) => self.sender.assume_acknowledged(record),
+                Some(Bug::WelcomeBelieved) if !had_welcome => {
+                    self.sender.assume_acknowledged(record.min(name.until).min(self.next - 1));
+                }
+                _ => {}
+            }
         }
         // A process that has ended reported nothing.
         if disk.halted().is_none() {
@@ -311,7 +342,7 @@ impl Process {
         );
         for (sequence, text) in (header.first_sequence..).zip(batch.records()) {
             let record = std::str::from_utf8(text).ok().and_then(Record::read);
-            let Some(record) = record.filter(|record| record.client == index) else {
+            let Some(record) = record.filter(|record| self.may_have(record.client)) else {
                 return Err(Violation::new(format!("client {index} sends a record that nobody made")));
             };
             if !around.history.send(header.stream, sequence, record) {
@@ -370,7 +401,7 @@ impl Process {
             };
             // What a server has forgotten is not known by its stream any more, and what was sent to another server comes again.
             if around.is_set_back && matches!(notice, Notice::NewStream { .. }) {
-                around.history.damage();
+                around.history.renumber(|client| self.may_have(client));
             }
             // The checks must find the planted bug by the reused numbers, not by this notice.
             if !is_expected && !around.may_forget && options.bug != Some(Bug::NumberUsedAgain) {

@@ -8,8 +8,7 @@
 //! - no record of a stranger comes out under a number of somebody else, and none is answered with 200;
 //! - a stranger with very many streams makes the server forget none of others.
 //!
-//! A stream belongs to the token that began it once a checkpoint says so (docs/ROADMAP.md). So a stranger comes only to worlds whose server
-//! does not crash; in the others the server may also forget streams of those who come again.
+//! In worlds without a stranger, the server may also forget streams of those who come again.
 
 mod around;
 mod requester;
@@ -42,7 +41,6 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// With `has_stranger`, the server does not crash.
     pub(crate) fn new(mut random: Random, clients: usize, has_stranger: bool, bug: Option<Bug>) -> Crowd {
         let count = random.between(1, REQUESTERS_MAX as u64) as usize;
         let requesters =
@@ -57,11 +55,6 @@ impl Crowd {
             requests: 0,
             forgotten: 0,
         }
-    }
-
-    /// Whether the server may have forgotten streams of clients.
-    pub(crate) fn has_forgotten(&self) -> bool {
-        self.forgotten > 0
     }
 
     /// Somebody acts, by chance.

@@ -1,9 +1,9 @@
 //! Somebody with a token of its own, who sends under the names of others, by requests, sessions and links, or under many names; and
 //! another server, whose link brings once more what clients have sent.
 
-use bbq_wire::batch::BatchIdentity;
+use bbq_wire::batch::{BatchIdentity, Origin};
 use bbq_wire::session::{AckLevel, Hello};
-use bbq_wire::{BatchBuilder, Compression, SourceKind, StreamId, Token};
+use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId, Token};
 
 use super::around::{Around, new_stream};
 use crate::note;
@@ -97,7 +97,14 @@ impl Stranger {
         }
         let link = *self.link.get_or_insert_with(|| new_stream(random));
         let mut bytes = hello(link, epoch, true, RELAY);
-        batches.iter().for_each(|batch| bytes.extend_from_slice(batch));
+        // As a server passes them on: with an origin, so that the next one does not take them for those of the client itself.
+        let origin = Origin { received_ns: 1, listener: "bbq" };
+        let (mut bodies, mut scratch) = (Vec::new(), Vec::new());
+        for batch in &batches {
+            if let Ok(batch) = Batch::verified_before(batch, &mut bodies) {
+                batch.append_relayed(&origin, Peer::Unnamed, &mut scratch, &mut bytes);
+            }
+        }
         note!(around.trace, "a link brings {} batches once more", batches.len());
         self.write(&bytes, around);
     }

@@ -36,12 +36,21 @@ pub struct Faults {
     /// Pages are dropped only by the kernel, never on request: this stands for a program that writes to the same cached pages again
     /// after a failed sync.
     pub keeps_cached: bool,
+    /// Nobody learns which file a file is: this stands for a program that does not look.
+    pub hides_identity: bool,
 }
 
 impl Faults {
     /// Ends all faults, except planted bugs.
     pub fn heal(&mut self) {
-        let Faults { lies, ignores_sync_dir, believes_cache, keeps_cached, .. } = *self;
-        *self = Faults { lies, ignores_sync_dir, believes_cache, keeps_cached, ..Faults::default() };
+        let Faults { lies, ignores_sync_dir, believes_cache, keeps_cached, hides_identity, .. } = *self;
+        *self = Faults {
+            lies,
+            ignores_sync_dir,
+            believes_cache,
+            keeps_cached,
+            hides_identity,
+            ..Faults::default()
+        };
     }
 }

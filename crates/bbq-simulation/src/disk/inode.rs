@@ -4,8 +4,7 @@
 //! sectors: the sync that should have written them failed, and left their pages clean.
 //!
 //! After a failed sync, pages that the disk never had may be stuck, as on ext4 since Linux 6.15: what is written to the same cached
-//! page later, and synced with success, does not reach the disk either. This ends when the page is dropped or cut off. Here it happens
-//! to files that were allocated ahead, the segments of lanes, and not yet to outputs (docs/ROADMAP.md).
+//! page later, and synced with success, does not reach the disk either. This ends when the page is dropped or cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +34,6 @@ pub(super) struct Inode {
     abandoned: BTreeSet<u64>,
     /// Pages of which no sync writes anything.
     stuck: BTreeSet<u64>,
-    /// Space was allocated ahead for it.
-    is_preallocated: bool,
     /// Allocated space.
     allocated: u64,
     /// Unreadable sectors, each with the number of reads that will fail.
@@ -114,7 +111,6 @@ impl Inode {
     }
 
     pub(super) fn allocate(&mut self, bytes: u64) {
-        self.is_preallocated = true;
         self.allocated = self.allocated.max(bytes);
         self.live_bytes = self.live_bytes.max(bytes);
     }
@@ -168,9 +164,11 @@ impl Inode {
     /// A failed sync: a part was written, and all pages are clean from now on.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let settling = if random.one_in(2) { Settling::Nothing } else { Settling::EachSector };
-        if self.is_preallocated && random.one_in(2) {
+        if random.one_in(2) {
             let new: BTreeSet<u64> = self.dirty.iter().map(|sector| sector / SECTORS_PER_PAGE).collect();
-            let new = new.into_iter().filter(|page| !self.durable.has(*page));
+            // What was cut off has no pages.
+            let new =
+                new.into_iter().filter(|page| !self.durable.has(*page) && page * PAGE < self.live_bytes);
             self.stuck.extend(new.filter(|_| settling == Settling::Nothing || random.one_in(2)));
         }
         let lost = self.settle(settling, random);

@@ -28,7 +28,7 @@ use bbq_spool::SteppedTime;
 use bbq_storage::{FileIdentity, NodeKind, OpenMode, Storage, StorageFile};
 
 pub use faults::{Cut, Faults};
-use inode::Inode;
+use inode::{Inode, Settling};
 use names::Node;
 use state::{EIO, State};
 
@@ -212,6 +212,17 @@ impl SimDisk {
         let mut state = self.locked();
         let random = state.random.fork();
         SimDisk(Arc::new(Mutex::new(State { random, ..state.clone() })))
+    }
+
+    /// What is left of the disk if the power fails and nothing was written in time.
+    #[must_use]
+    pub fn durable(&self) -> SimDisk {
+        let disk = self.fork();
+        let mut state = disk.locked();
+        let mut random = state.random.fork();
+        state.lose_unsynced(Settling::Nothing, &mut random);
+        drop(state);
+        disk
     }
 
     /// Flips a bit of a file on the disk. Returns whether there was a bit to flip.
@@ -405,9 +416,13 @@ impl StorageFile for SimFile {
         }
     }
 
-    /// Inode numbers are never used again here.
+    /// Inode numbers are never used again here, and each disk has its own time of creation.
     fn identity(&self) -> io::Result<FileIdentity> {
-        self.state().map(|_| FileIdentity { inode: self.file as u64, created_ns: 0, is_as_written: true })
+        let state = self.state()?;
+        if state.faults.hides_identity {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(FileIdentity { inode: self.file as u64, created_ns: state.id, is_as_written: true })
     }
 
     fn modified(&self) -> io::Result<SystemTime> {

@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) process: u64,
     /// The number of handles that were given out.
     pub(super) handles: u64,
+    /// Which disk it is: files of two disks are never the same file, whatever their inodes are.
+    pub(super) id: u64,
     /// The clock of modification times.
     pub(super) clock: Option<Arc<SteppedTime>>,
     /// A directory, and the contents of files that were removed from it. The names may be those of later files.
@@ -53,6 +55,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(random: Random) -> State {
         State {
+            id: random.clone().next(),
             inodes: Vec::new(),
             names: Names::new(),
             faults: Faults::default(),
@@ -141,7 +144,7 @@ impl State {
     pub(super) fn open(&mut self, path: &Path, mode: OpenMode) -> io::Result<usize> {
         let file = match (self.file(path), mode) {
             (_, OpenMode::Directory) => return Err(io::ErrorKind::Unsupported.into()),
-            (found, OpenMode::Existing) | (found @ Ok(_), OpenMode::ExistingOrNew) => {
+            (found, OpenMode::Existing) | (found @ Ok(_), OpenMode::ExistingOrNew | OpenMode::Lock) => {
                 self.is_running()?;
                 self.roll(self.faults.open)?;
                 found?
@@ -237,11 +240,16 @@ impl State {
             1 => Settling::Nothing,
             _ => Settling::EachSector,
         };
-        self.names.lose_power(&mut random);
+        self.lose_unsynced(settling, &mut random);
+    }
+
+    /// What a power failure does.
+    pub(super) fn lose_unsynced(&mut self, settling: Settling, random: &mut Random) {
+        self.names.lose_power(random);
         let files = self.names.live_files();
         for (file, inode) in self.inodes.iter_mut().enumerate() {
             if files.contains(&file) {
-                inode.lose_power(settling, &mut random);
+                inode.lose_power(settling, random);
             } else {
                 *inode = Inode::default();
             }

@@ -113,7 +113,7 @@ impl Server {
         if self.options.bug == Some(Bug::OldHelloTakesOver) && !session.is_rewritten {
             session.is_rewritten = forget_epoch(arrived);
         }
-        if self.options.bug == Some(Bug::GapIsFinal) {
+        if matches!(self.options.bug, Some(Bug::GapIsFinal | Bug::GapIsFinalInOneWay)) {
             self.newest.forget_late(&mut session.relays, arrived);
         }
         let was_open = state.is_open();
@@ -121,7 +121,7 @@ impl Server {
         let mut input = Input::new(arrived, 0);
         let step = state.step(&context, &mut input);
         let Input { handled, order_lost, .. } = input;
-        self.lost_order.extend(order_lost.map(|(stream, _)| stream));
+        self.lost_order.extend(order_lost.into_iter().map(|(stream, _)| stream));
         connection.up.consume(handled);
         if state.is_open() && !was_open {
             note!(trace, "server welcomes {number} at worker {}", session.worker);

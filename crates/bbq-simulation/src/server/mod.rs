@@ -2,6 +2,8 @@
 //! sinks.
 
 mod drive;
+#[cfg(test)]
+mod failed_lane_tests;
 mod open_request;
 mod options;
 mod planted;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bbq_server::simulated::LinkNetwork;
+use bbq_wire::StreamId;
 
 use crate::network::Network;
 use crate::random::Random;
@@ -13,6 +14,7 @@ use crate::servers::Servers;
 pub(crate) struct Port {
     servers: Servers,
     state: Mutex<State>,
+    random: Mutex<Random>,
 }
 
 #[derive(Debug, Default)]
@@ -29,8 +31,9 @@ struct State {
 }
 
 impl Port {
-    pub(super) fn new(servers: Servers) -> Port {
-        Port { servers, state: Mutex::default() }
+    /// `random` draws the ids of links.
+    pub(super) fn new(servers: Servers, random: Random) -> Port {
+        Port { servers, state: Mutex::default(), random: Mutex::new(random) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -70,6 +73,14 @@ impl Port {
 }
 
 impl LinkNetwork for Port {
+    fn new_id(&self) -> StreamId {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random.next().to_le_bytes());
+        id[8..].copy_from_slice(&random.next().to_le_bytes());
+        StreamId(id)
+    }
+
     fn connect(&self, server: usize) {
         self.leave();
         self.state().wanted = Some(self.servers.at(server));

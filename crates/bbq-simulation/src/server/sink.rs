@@ -11,7 +11,6 @@ use bbq_server::simulated::{
 };
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
-use bbq_wire::StreamId;
 
 use super::options::{Destination, ServerOptions, SinkOptions};
 use super::port::Port;
@@ -37,10 +36,17 @@ pub(crate) struct Sink {
     pub(super) port: Option<Arc<Port>>,
     /// Its output is stuck.
     pub(crate) is_stuck: bool,
+    /// For the planted bug "output cut back": the disk of its output.
+    cuts_back: Option<SimDisk>,
 }
 
 /// The directory of the outputs of all sinks, with the files that were set aside.
 pub(crate) const OUTPUTS: &str = "/out";
+
+/// In the name of a file that has what was cut off an output.
+const SURPLUS: &str = ".beyond-cursor-";
+/// At the end of the name of one that a crash has interrupted.
+const PARTIAL: &str = ".partial";
 
 /// The contents of all output files, also of deleted files, oldest first. With `has_surplus`, those too that have what was cut off an
 /// output because the spool does not have it.
@@ -48,8 +54,8 @@ pub(crate) fn outputs(disk: &SimDisk, name: &str, has_surplus: bool) -> Vec<Vec<
     let current = Path::new(OUTPUTS).join(name);
     let is_aside = |path: &PathBuf| {
         let path = path.to_string_lossy();
-        path.starts_with(&format!("{}.", current.display()))
-            && (has_surplus || !path.contains(".beyond-cursor-"))
+        let is_whole = has_surplus && !path.ends_with(PARTIAL);
+        path.starts_with(&format!("{}.", current.display())) && (is_whole || !path.contains(SURPLUS))
     };
     let mut files = disk.removed();
     files.extend(disk.names(Path::new(OUTPUTS)).into_iter().map(|path| {
@@ -60,6 +66,14 @@ pub(crate) fn outputs(disk: &SimDisk, name: &str, has_surplus: bool) -> Vec<Vec<
     files.sort_by(|(one, _), (other, _)| one.cmp(other));
     let last = disk.contents(&current).unwrap_or_default();
     files.into_iter().map(|(_, bytes)| bytes).chain([last]).collect()
+}
+
+/// Removes what sinks have cut off and kept.
+fn forget_surplus(disk: &SimDisk) {
+    let names = disk.names(Path::new(OUTPUTS)).into_iter();
+    for path in names.filter(|path| path.to_string_lossy().contains(SURPLUS)) {
+        disk.take_away(&path);
+    }
 }
 
 impl Sink {
@@ -78,13 +92,10 @@ impl Sink {
         let (spec, port) = match destination {
             Destination::File(rotation) => (simulated_file(&name, &path, rotation), None),
             Destination::Servers(servers) => {
-                let port = Arc::new(Port::new(servers));
-                let mut id = [0; 16];
-                let mut random = Random::new(time.now_ns.load(Ordering::Relaxed) ^ !options.salt);
-                id[..8].copy_from_slice(&random.next().to_le_bytes());
-                id[8..].copy_from_slice(&random.next().to_le_bytes());
+                let random = Random::new(time.now_ns.load(Ordering::Relaxed) ^ !options.salt);
+                let port = Arc::new(Port::new(servers, random));
                 let network: Arc<dyn LinkNetwork> = Arc::clone(&port) as Arc<dyn LinkNetwork>;
-                (simulated_link(&name, servers.count(), StreamId(id), network), Some(port))
+                (simulated_link(&name, servers.count(), port.new_id(), network), Some(port))
             }
         };
         let storage: Arc<dyn Storage> = match options.bug {
@@ -93,7 +104,8 @@ impl Sink {
         };
         let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
         let stage = Stage::Opening(Box::new(opening.map_err(|error| format!("{name}: {error}"))?));
-        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, port, is_stuck: false })
+        let cuts_back = (options.bug == Some(Bug::OutputCutBack)).then(|| disk.clone());
+        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, port, is_stuck: false, cuts_back })
     }
 
     fn now(&self) -> Now {
@@ -112,7 +124,10 @@ impl Sink {
             && let Stage::Opening(opening) = std::mem::replace(&mut self.stage, Stage::None)
         {
             match opening.open(now) {
-                Ok(driver) => self.stage = Stage::Working(Box::new(driver)),
+                Ok(driver) => {
+                    self.stage = Stage::Working(Box::new(driver));
+                    self.cuts_back.iter().for_each(forget_surplus);
+                }
                 Err((opening, why)) => {
                     self.stage = Stage::Opening(opening);
                     return Err(why);

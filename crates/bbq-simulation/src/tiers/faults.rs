@@ -34,8 +34,8 @@ impl Tiers {
         }
         if self.random.chance(rates.give_up) {
             let client = self.random.index(self.clients.len());
-            let (clients, mut around) = self.around();
-            if clients[client].give_up(&mut around) {
+            let (given_up, mut around) = self.around(client);
+            if given_up.give_up(&mut around) {
                 note!(self.trace, "client {client} gives up its connection");
             }
         }
@@ -47,8 +47,9 @@ impl Tiers {
             if self.random.chance(rate) {
                 let client = self.random.index(self.clients.len());
                 let soon = self.random.one_in(2);
+                let cut = if self.is_below && client == 0 { Cut::Kill } else { cut };
                 note!(self.trace, "client {client} ends: {cut:?}, in the middle of a call: {soon}");
-                if self.is_set_back && cut == Cut::Power {
+                if self.unsure.contains(&client) && cut == Cut::Power {
                     self.renumbered.insert(client);
                 }
                 if soon {

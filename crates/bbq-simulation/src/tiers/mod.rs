@@ -9,6 +9,7 @@
 //! The check: what a client was told is durable, by any server, comes out of the last one, once, and in order where the way of the
 //! messages was one (see [`plan::TiersPlan`]). As in the world of one server, faults end before the check.
 
+mod copies;
 mod faults;
 mod node;
 mod older_disk;
@@ -46,17 +47,22 @@ pub(crate) struct Tiers {
     time: Arc<SteppedTime>,
     clients: Vec<Client>,
     nodes: Vec<Node>,
+    /// The server whose outputs count.
+    last: usize,
     network: Network,
     history: History,
     trace: Trace,
     step: u64,
-    /// The disk to which one is set back.
+    /// The disk to which one is set back, or that is copied.
     earlier: Option<SimDisk>,
-    /// A disk was set back.
-    is_set_back: bool,
-    /// Clients whose machines lost power after that. One that had begun a new stream, as a server had forgotten the old one, may not know of
-    /// it any more, and gives what it has its old numbers.
+    /// Clients that may notice that a disk was set back or copied.
+    unsure: BTreeSet<usize>,
+    /// Clients of these whose machines lost power after that. One that had begun a new stream, as a server had forgotten the old one, may
+    /// not know of it any more, and gives what it has its old numbers.
     renumbered: BTreeSet<usize>,
+    /// The disk of the first client was set back below its files. Its machine does not lose power after that: see the limits in
+    /// docs/RELIABILITY.md.
+    is_below: bool,
 }
 
 impl Tiers {
@@ -70,8 +76,8 @@ impl Tiers {
         let time = Arc::new(SteppedTime::default());
         time.unix_ns.store(BEGIN_UNIX_NS, Ordering::Relaxed);
         let nodes = plan.nodes.iter().enumerate();
-        let nodes =
-            nodes.map(|(index, plan)| Node::new(index, plan.clone(), BEGIN_UNIX_NS, &mut random)).collect();
+        let nodes = nodes.map(|(index, plan)| Node::new(index, plan.clone(), BEGIN_UNIX_NS, &mut random));
+        let nodes: Vec<Node> = nodes.collect();
         let mut trace = Trace::new(is_traced);
         note!(trace, "{plan:?}");
         let mut history = History::default();
@@ -84,14 +90,16 @@ impl Tiers {
             random,
             time,
             clients,
+            last: nodes.len() - 1,
             nodes,
             network,
             history,
             trace,
             step: 0,
             earlier: None,
-            is_set_back: false,
+            unsure: BTreeSet::new(),
             renumbered: BTreeSet::new(),
+            is_below: false,
         }
     }
 
@@ -160,22 +168,22 @@ impl Tiers {
         Ok(())
     }
 
-    fn around(&mut self) -> (&mut Vec<Client>, Around<'_>) {
+    fn around(&mut self, client: usize) -> (&mut Client, Around<'_>) {
+        let is_unsure = self.unsure.contains(&client);
         let around = Around {
             network: &mut self.network,
             history: &mut self.history,
             random: &mut self.random,
             trace: &mut self.trace,
             time: &self.time,
-            may_forget: self.is_set_back,
-            is_set_back: self.is_set_back,
+            may_forget: is_unsure,
+            is_set_back: is_unsure,
         };
-        (&mut self.clients, around)
+        (&mut self.clients[client], around)
     }
 
     fn act_of_client(&mut self, client: usize) -> Result<(), Violation> {
-        let (clients, mut around) = self.around();
-        let client = &mut clients[client];
+        let (client, mut around) = self.around(client);
         if !client.is_running() {
             client.start(&mut around);
             return Ok(());
@@ -254,15 +262,15 @@ impl Tiers {
             self.trace.at(self.step);
             self.pass_time(1_000_000);
             for client in 0..self.clients.len() {
-                let (clients, mut around) = self.around();
-                if !clients[client].is_running() {
-                    clients[client].start(&mut around);
+                let (client, mut around) = self.around(client);
+                if !client.is_running() {
+                    client.start(&mut around);
                 }
                 // This makes even a quiet client connect, so that its records are acknowledged.
                 if round == 0 {
-                    clients[client].make(&mut around)?;
+                    client.make(&mut around)?;
                 }
-                clients[client].step(&mut around)?;
+                client.step(&mut around)?;
             }
             for number in self.network.numbers() {
                 self.network.deliver(number, usize::MAX);
@@ -290,9 +298,10 @@ impl Tiers {
             let others = (0..self.clients.len()).filter(|client| !self.renumbered.contains(client)).collect();
             self.history.forget_all(&others);
         }
-        let Some((last, others)) = self.nodes.split_last() else { return Ok(()) };
-        let dropped = others.iter().map(Node::dropped).sum();
-        for node in others {
+        let last = &self.nodes[self.last];
+        let mut dropped = 0;
+        for node in self.nodes.iter().filter(|node| node.index != self.last) {
+            dropped += node.dropped();
             node.check(&self.history, 0)?;
         }
         last.check(&self.history, dropped)?;

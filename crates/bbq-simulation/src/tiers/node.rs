@@ -26,6 +26,9 @@ const CLOCK_OFFSET_NS_MAX: u64 = 3_600_000_000_000;
 const PROGRAM_START_NS: u64 = 2_000_000;
 const MACHINE_START_NS: u64 = 1_000_000_000;
 
+/// The directory of a server's messages, cursors and streams.
+pub(super) const DATA: &str = "/data";
+
 pub(super) struct Node {
     pub(super) index: usize,
     pub(super) plan: NodePlan,
@@ -71,6 +74,38 @@ impl Node {
             is_set_back: false,
             kept: Vec::new(),
         }
+    }
+
+    /// Another server, on another machine, with a copy of the data directory that a server has on `disk`.
+    pub(super) fn copy(original: &Node, index: usize, disk: &SimDisk, random: &mut Random) -> Node {
+        let mut plan = original.plan.clone();
+        plan.options.salt = (index as u64 + 1) << 56;
+        let unix_ns = original.time.unix_ns.load(Ordering::Relaxed);
+        let node = Node::new(index, plan, unix_ns - random.below(CLOCK_OFFSET_NS_MAX), random);
+        let now_ns = original.time.now_ns.load(Ordering::Relaxed);
+        node.time.now_ns.store(now_ns, Ordering::Relaxed);
+        node.disk.set_back(Path::new(DATA), disk);
+        node
+    }
+
+    /// Passes on to another server in place of `one`, from the next start on. Returns whether it passes on to that.
+    pub(super) fn redirect(&mut self, one: usize, other: usize, random: &mut Random) -> bool {
+        let NodePlan { options, late_sinks, .. } = &mut self.plan;
+        let links =
+            options.sinks.iter_mut().chain(late_sinks).filter_map(|sink| match &mut sink.destination {
+                Destination::Servers(servers) if servers.numbers().any(|server| server == one) => {
+                    Some(servers)
+                }
+                _ => None,
+            });
+        let mut is_redirected = false;
+        for servers in links {
+            if random.one_in(2) {
+                *servers = servers.with(one, other);
+                is_redirected = true;
+            }
+        }
+        is_redirected
     }
 
     pub(super) fn pass_time(&self, ns: u64) {
@@ -203,9 +238,12 @@ impl Node {
 
     /// The contents of the files of each sink.
     pub(super) fn outputs(&self) -> Vec<Vec<Vec<u8>>> {
-        (0..self.plan.options.sinks.len())
-            .map(|sink| outputs(&self.disk, &format!("sink-{sink}"), true))
-            .collect()
+        self.outputs_on(&self.disk)
+    }
+
+    /// The same, as they are on a copy of the disk.
+    pub(super) fn outputs_on(&self, disk: &SimDisk) -> Vec<Vec<Vec<u8>>> {
+        (0..self.plan.options.sinks.len()).map(|sink| outputs(disk, &format!("sink-{sink}"), true)).collect()
     }
 
     /// What the server waits for, for error messages.

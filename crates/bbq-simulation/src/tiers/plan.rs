@@ -49,6 +49,13 @@ struct Shape {
     clients: Servers,
 }
 
+impl Shape {
+    /// Clients with one server, which passes on to one next server.
+    fn one_way() -> Shape {
+        Shape { next: vec![Some(Servers::one(1)), None], clients: Servers::one(0) }
+    }
+}
+
 fn shape(random: &mut Random) -> Shape {
     let to = |server| Some(Servers::one(server));
     let two = |first, second| Servers { first, second: Some(second) };
@@ -95,7 +102,8 @@ fn node(random: &mut Random, next: Option<Servers>, salt: u64, bug: Option<Bug>)
 
 impl TiersPlan {
     pub(crate) fn new(random: &mut Random, bug: Option<Bug>, sets_back: bool) -> TiersPlan {
-        let Shape { next, clients: servers } = shape(random);
+        let is_one_way = bug == Some(Bug::GapIsFinalInOneWay);
+        let Shape { next, clients: servers } = if is_one_way { Shape::one_way() } else { shape(random) };
         let nodes = (1..).zip(&next).map(|(salt, next)| node(random, *next, salt << 56, bug));
         let nodes: Vec<NodePlan> = nodes.collect();
         let clients = (0..random.between(1, 3)).map(|_| {
@@ -104,14 +112,16 @@ impl TiersPlan {
                 turned.map_or(servers, |second| Servers { first: second, second: Some(servers.first) });
             ClientOptions { servers, ..plan::client(random, bug) }
         });
-        let clients = clients.collect();
+        let mut clients: Vec<ClientOptions> = clients.collect();
         // A link gives up the order of a stream whose earlier messages are in another lane of the next server.
         let has_one_lane = nodes.iter().all(|node| node.options.lanes == 1 && !node.lanes_change);
         let has_one_next = next.iter().flatten().all(|servers| servers.second.is_none());
         let steps = random.between(STEPS_MIN, STEPS_MAX);
-        TiersPlan {
+        let set_back = sets_back.then(|| SetBack::new(random, nodes.len(), servers, steps));
+        clients[0].has_spool |= set_back.as_ref().is_some_and(SetBack::needs_spool);
+        let mut plan = TiersPlan {
             steps,
-            set_back: sets_back.then(|| SetBack::new(random, nodes.len(), servers, steps)),
+            set_back,
             clients,
             has_one_way: !sets_back && has_one_lane && has_one_next && servers.second.is_none(),
             nodes,
@@ -119,6 +129,21 @@ impl TiersPlan {
             away_max: [20, 200, 1500][random.index(3)],
             client_weight: random.between(1, 6),
             sink_weight: random.between(2, 8),
+        };
+        if is_one_way {
+            plan.only_fail_lanes();
+        }
+        plan
+    }
+
+    /// Leaves no fault but failed lanes, and what makes messages wait: so a stream goes on in another lane while it has unread messages.
+    fn only_fail_lanes(&mut self) {
+        let Rates { fail_syncs, stick, .. } = self.rates;
+        self.rates = Rates { fail_syncs: fail_syncs.max(50), stick: stick.max(50), ..Rates::default() };
+        for node in &mut self.nodes {
+            node.options.sinks.append(&mut node.late_sinks);
+            node.options.lanes = node.options.lanes.max(2);
+            node.lanes_change = false;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The envelope of a batch: what this server adds to it.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bbq_wire::Peer;
@@ -8,6 +9,34 @@ use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
 use super::sizes::ENVELOPE_BYTES;
 
 const MAGIC: [u8; 4] = *b"BBQE";
+
+/// The name of the token to which a stream belongs, in the 24 bits that an envelope has room for: it tells names apart, and none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NameMark(u32);
+
+impl NameMark {
+    /// The stream belongs to nobody.
+    pub const NOBODY: NameMark = NameMark(0);
+    const BITS: u32 = 24;
+
+    /// That of a name.
+    #[must_use]
+    pub fn of(name: &str) -> NameMark {
+        NameMark((bbq_wire::batch::crc32c(name.as_bytes()) >> (u32::BITS - Self::BITS)).max(1))
+    }
+
+    /// Reads what `Display` writes; `None` if it is none, or nobody's.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<NameMark> {
+        u32::from_str_radix(text, 16).ok().filter(|mark| (1..1 << Self::BITS).contains(mark)).map(NameMark)
+    }
+}
+
+impl fmt::Display for NameMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06x}", self.0)
+    }
+}
 
 /// How a batch was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +47,8 @@ pub struct Envelope {
     pub received_ns: u64,
     /// The peer of its connection; unnamed if the batch names a peer for each record.
     pub peer: Peer,
+    /// Whose stream it is of.
+    pub name_mark: NameMark,
 }
 
 /// The group and the batch that an envelope belongs to.
@@ -62,6 +93,8 @@ impl Envelope {
                 out[40..42].copy_from_slice(&address.port().to_le_bytes());
             }
         }
+        let [low, middle, high, _] = self.name_mark.0.to_le_bytes();
+        (out[15], out[46], out[47]) = (high, low, middle);
         out[42..46].copy_from_slice(&binding.batch_crc.to_le_bytes());
         out[48..56].copy_from_slice(&binding.tag.to_le_bytes());
         seal(&mut out);
@@ -91,7 +124,9 @@ impl Envelope {
         };
         let binding =
             Binding { batch_bytes: u32_at(bytes, 8), batch_crc: u32_at(bytes, 42), tag: u64_at(bytes, 48) };
-        Some((Envelope { source: u16_at(bytes, 12), received_ns: u64_at(bytes, 16), peer }, binding))
+        let name_mark = NameMark(u32::from_le_bytes([bytes[46], bytes[47], bytes[15], 0]));
+        let (source, received_ns) = (u16_at(bytes, 12), u64_at(bytes, 16));
+        Some((Envelope { source, received_ns, peer, name_mark }, binding))
     }
 
     /// The first bytes of an envelope, by which the next entry is found after damage.
@@ -114,7 +149,7 @@ mod tests {
             Peer::Inet(([192, 0, 2, 1], 514).into()),
             Peer::Inet(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 6514).into()),
         ] {
-            let envelope = Envelope { source: 3, received_ns: 5, peer };
+            let envelope = Envelope { source: 3, received_ns: 5, peer, name_mark: NameMark::of("till-4") };
             assert_eq!(Envelope::decode(&envelope.encode(&binding)), Some((envelope, binding)));
         }
     }

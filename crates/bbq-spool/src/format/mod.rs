@@ -29,12 +29,12 @@
 //!   8   4  batch_bytes
 //!  12   2  source: index into the segment's sources
 //!  14   1  peer kind: 0 none, 1 process, 4 IPv4, 6 IPv6
-//!  15   1  reserved, 0
+//!  15   1  high byte of name_mark: 24 bits of the name of the token to which the stream belongs, 0 if to nobody
 //!  16   8  received_ns: nanoseconds since 1970-01-01 UTC
 //!  24  16  peer address, IPv4 in its first 4; or pid, uid and gid of the process, 4 each
 //!  40   2  peer port
 //!  42   4  batch_crc: the batch's own checksum
-//!  46   2  reserved, 0
+//!  46   2  low bytes of name_mark
 //!  48   8  tag: as in the group's frame
 //! ```
 //!
@@ -58,7 +58,7 @@ mod frame;
 mod segment_header;
 mod sizes;
 
-pub use envelope::{Binding, Envelope};
+pub use envelope::{Binding, Envelope, NameMark};
 pub use frame::{FRAME_MAGIC, GroupFrame};
 pub use segment_header::{SegmentHeader, Sources};
 pub use sizes::{ENVELOPE_BYTES, GROUP_FRAME_BYTES, SEGMENT_HEADER_BYTES_MAX};

@@ -39,6 +39,7 @@ impl Storage for ReadOnlyDisk {
             OpenMode::Directory
             | OpenMode::New
             | OpenMode::ExistingOrNew
+            | OpenMode::Lock
             | OpenMode::Empty
             | OpenMode::Append => refused(),
         }

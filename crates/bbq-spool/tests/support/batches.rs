@@ -1,6 +1,6 @@
 //! Batches whose every record can be recognised: it is made from the stream and the sequence number.
 
-use bbq_spool::{Entry, Envelope, Lane, LaneError};
+use bbq_spool::{Entry, Envelope, Lane, LaneError, NameMark};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
 
@@ -51,7 +51,12 @@ impl Made {
     pub(crate) fn append(&self, lane: &Lane, urgent: bool) -> Result<u64, LaneError> {
         let bytes = self.bytes();
         let header = Batch::peek(&bytes).unwrap().unwrap();
-        let envelope = Envelope { source: self.source, received_ns: self.first, peer: Peer::Unnamed };
+        let envelope = Envelope {
+            source: self.source,
+            received_ns: self.first,
+            peer: Peer::Unnamed,
+            name_mark: NameMark::NOBODY,
+        };
         lane.append(&envelope, &header, &bytes, urgent)
     }
 }

@@ -148,7 +148,7 @@ impl Storage for TurmoilDisk {
         let name = match mode {
             OpenMode::Existing => self.look(|state| opened(&options, state))?,
             OpenMode::New => self.change(|state| opened(options.create_new(true), state))?,
-            OpenMode::ExistingOrNew => {
+            OpenMode::ExistingOrNew | OpenMode::Lock => {
                 self.change(|state| opened(options.create(true).truncate(false), state))?
             }
             OpenMode::Append | OpenMode::Directory => return Err(io::ErrorKind::Unsupported.into()),

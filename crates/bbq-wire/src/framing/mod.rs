@@ -11,7 +11,7 @@
 //!
 //! Invariant: a message that is whole in the input is borrowed from it; only a message that is not whole yet is copied.
 //! Invariant: a framer holds at most one byte more than the limit, and no buffer while it holds no byte.
-//! Invariant: every byte is in an emitted frame, is a delimiter, follows a [`FramingError`], or is of a message that the caller gave up.
+//! Invariant: every byte is in an emitted frame, is a delimiter, or is of a message that the caller gave up.
 //! A frame reports every other loss.
 
 mod datagram;
@@ -25,7 +25,7 @@ mod whole;
 pub use datagram::datagram;
 pub use lines::Lines;
 pub use suspended::Suspended;
-pub use syslog::{FramingError, Syslog};
+pub use syslog::Syslog;
 pub use whole::Whole;
 
 /// What to do with a message over the limit.

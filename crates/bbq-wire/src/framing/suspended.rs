@@ -15,18 +15,19 @@ pub struct Suspended {
     pub lost: u64,
     /// The last byte of the message that arrived.
     pub last: u8,
-    /// How syslog is framed: 0 undecided, 1 delimited, 2 in a count, 3 in a counted message. 0 for the others.
+    /// How syslog is framed: 0 undecided, 1 delimited, 2 in a count or behind a counted message, 3 in a counted message, 4 in what may be a
+    /// count behind a delimited message, 5 behind that and its blank. 0 for the others.
     pub mode: u8,
-    /// How many digits of the count have arrived; only in mode 2.
+    /// How many digits of the count have arrived; only in modes 2 and 4.
     pub digits: u8,
-    /// In mode 2, the value of these digits. In mode 3, how many bytes are missing: at least 1.
+    /// In modes 2, 4 and 5, the value of these digits. In mode 3, how many bytes are missing: at least 1.
     pub number: u64,
     /// The rest of the message is skipped, and its end emits nothing.
     pub is_given_up: bool,
 }
 
 impl Suspended {
-    pub(super) fn of(partial: Partial, mode: &Mode) -> Suspended {
+    pub(super) fn of(partial: Partial, mode: Mode) -> Suspended {
         let (held, lost, last, is_given_up) = partial.into_parts();
         let (mode, digits, number) = mode.to_numbers();
         Suspended { held, lost, last, mode, digits, number, is_given_up }

@@ -52,7 +52,7 @@ impl Whole {
     /// Ends this framer, and returns its state for another framer to continue.
     #[must_use]
     pub fn suspend(self) -> Suspended {
-        Suspended::of(self.partial, &Mode::Undecided)
+        Suspended::of(self.partial, Mode::Undecided)
     }
 
     /// Continues from the state of another framer; `None` if that was no framer of whole messages.

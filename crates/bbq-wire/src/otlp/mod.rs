@@ -11,15 +11,19 @@
 //! fields (resource, scope, schema URLs, and what a later version adds) are those around it, as they came. Records put one behind the
 //! other are a request again, as Protocol Buffers merge repeated fields.
 //!
+//! A request that a decoder of Protocol Buffers would refuse is refused, so that what is taken can be passed on ([`schema`]).
+//!
 //! Not here: decoding of attributes, bodies and times; gRPC and HTTP around a request; the JSON encoding.
 //!
 //! Invariant: the work is linear in the request and the output.
 
+mod check;
 mod field;
 mod join;
+pub mod schema;
 mod split;
 mod tags;
 
-pub use field::{Field, FieldValue, Fields, Malformed, fields};
+pub use field::{Field, FieldValue, Fields, Malformed, NESTING_MAX, fields};
 pub use join::join;
-pub use split::{LogBody, Split, SplitError, SplitLimits, body, records, split};
+pub use split::{LogBody, Split, SplitError, SplitLimits, body, is_record, records, split};

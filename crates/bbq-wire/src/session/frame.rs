@@ -158,9 +158,9 @@ impl<'a> Fields<'a> {
         Some(*value)
     }
 
-    /// Text is for people: what is not UTF-8 is shown as such, not refused.
+    /// Text is for people: what is not UTF-8, or would be obeyed by a terminal, is shown as such, not refused.
     pub(super) fn text(&mut self, field: &'static str, bytes: usize) -> Result<String, SessionError> {
-        Ok(String::from_utf8_lossy(self.bytes(field, bytes)?).into_owned())
+        Ok(crate::shown::shown(&String::from_utf8_lossy(self.bytes(field, bytes)?)).into_owned())
     }
 
     pub(super) fn bytes(&mut self, field: &'static str, bytes: usize) -> Result<&'a [u8], SessionError> {

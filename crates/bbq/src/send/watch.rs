@@ -12,6 +12,8 @@ use bbq_client::{Counters, SendError, Sender, ServerProgress};
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::words::{are, messages};
+
 /// How soon a signal is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// After this time without an acknowledgement the reason is printed.
@@ -45,6 +47,8 @@ pub(super) struct Watch {
     /// The options that name the same servers.
     pub(super) servers: String,
     pub(super) no_room: NoRoom,
+    /// The longest time without an acknowledgement while messages wait.
+    pub(super) timeout: Option<Duration>,
 }
 
 pub(super) enum End {
@@ -52,6 +56,8 @@ pub(super) enum End {
     Sent(anyhow::Result<()>),
     /// A signal with this number came.
     Signal(u8),
+    /// Nothing was acknowledged for too long.
+    Late,
 }
 
 impl Watch {
@@ -78,13 +84,18 @@ impl Watch {
             match signal.load(Ordering::Relaxed) {
                 0 => {}
                 number => {
-                    self.end(number);
+                    self.end(if number == SIGINT as usize { "SIGINT" } else { "SIGTERM" }, GRACE);
                     return Ok(End::Signal(number as u8));
                 }
             }
             let counters = self.sender.counters();
             if counters.acknowledged > acknowledged || counters.queued == 0 {
                 (acknowledged, progress_at) = (counters.acknowledged, Instant::now());
+            }
+            if self.timeout.is_some_and(|timeout| progress_at.elapsed() >= timeout) {
+                self.bar.suspend(|| eprintln!("bbq: waited for {}", self.waits_for()));
+                self.end("--timeout", Duration::ZERO);
+                return Ok(End::Late);
             }
             if progress_at.elapsed() < PATIENCE {
                 continue;
@@ -122,8 +133,8 @@ impl Watch {
     /// How many messages are not acknowledged, where they are, and, if there are several servers, how many each lacks.
     fn left(&self, left: u64) -> String {
         let mut text = match &self.spool {
-            Some(directory) => format!("{left} messages are in the spool {}", directory.display()),
-            None => format!("{left} messages are not acknowledged"),
+            Some(directory) => format!("{} in the spool {}", are(left), directory.display()),
+            None => format!("{} not acknowledged", are(left)),
         };
         let servers = self.sender.servers();
         if servers.len() > 1 {
@@ -138,15 +149,14 @@ impl Watch {
     }
 
     /// Waits a moment for acknowledgements, and reports what became of the messages.
-    fn end(&self, signal: usize) {
+    fn end(&self, cause: &str, grace: Duration) {
         let lost = self.sender.counters().dropped.abandoned;
-        let _outcome = self.sender.close(GRACE);
+        let _outcome = self.sender.close(grace);
         self.bar.finish_and_clear();
         let Counters { accepted, acknowledged, queued, dropped, .. } = self.sender.counters();
         // Without a spool, closing gives up the messages that are left.
         let given_up = if self.spool.is_none() { dropped.abandoned.saturating_sub(lost) } else { 0 };
         let left = queued + given_up;
-        let name = if signal == SIGINT as usize { "SIGINT" } else { "SIGTERM" };
         let rest = match &self.spool {
             _ if left == 0 => "none is left".to_owned(),
             Some(directory) => {
@@ -159,8 +169,10 @@ impl Watch {
             }
             None => format!("{} and given up; a server may have some of them", self.left(left)),
         };
+        let (acknowledged, lines) =
+            (messages(acknowledged), if accepted == 1 { "line was" } else { "lines were" });
         eprintln!(
-            "bbq: ended by {name}: {acknowledged} messages acknowledged; {rest}; {accepted} lines were taken from the input"
+            "bbq: ended by {cause}: {acknowledged} acknowledged; {rest}; {accepted} {lines} taken from the input"
         );
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use crate::safe_text::safe_json;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,7 +52,8 @@ impl Printer {
             let why = "more came than there was time to look at, or than a viewer gets";
             return Ok(Some(format!("{skipped} messages were skipped: {why}")));
         }
-        let text = if self.is_json { line.to_vec() } else { self.of_message(&read).into_bytes() };
+        let text =
+            if self.is_json { safe_json(line).into_owned() } else { self.of_message(&read).into_bytes() };
         out.write_all(&text)?;
         out.write_all(b"\n")?;
         out.flush()?;

@@ -102,3 +102,20 @@ fn a_client_gets_the_certificate_with_the_name_that_it_asks_for() {
     drop(server);
     let _unused = Authority::new("so that the type is named");
 }
+
+/// In a session that goes on, the client shows no certificate: one that has expired meanwhile would be let in.
+#[test]
+fn no_session_goes_on_in_another_connection() {
+    let (setup, authority) =
+        setup(&[&format!("lines+tcp://127.0.0.1:{{0}}?{TLS}&tls_client_ca={{dir}}/ca.pem")]);
+    let server = setup.start();
+    let own = authority.sign("till-4");
+    for client in [Client::with(&authority, Some(&own)), Client::with_tls12(&authority, Some(&own))] {
+        for _ in 0..3 {
+            let stream = client.connect(setup.address(0)).expect("TLS");
+            assert_ne!(stream.conn.handshake_kind(), Some(rustls::HandshakeKind::Resumed));
+            end(stream).expect("in order");
+        }
+    }
+    assert_eq!(server.stop(), Some(0));
+}

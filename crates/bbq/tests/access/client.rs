@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 
 use crate::authority::{Authority, Pair};
 use crate::support::{PATIENCE, Setup};
@@ -32,11 +32,19 @@ impl Client {
 
     /// A client that has a certificate, too.
     pub(crate) fn with(authority: &Authority, own: Option<&Pair>) -> Client {
+        Client::build(authority, own, rustls::DEFAULT_VERSIONS)
+    }
+
+    fn build(
+        authority: &Authority,
+        own: Option<&Pair>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Client {
         let mut roots = RootCertStore::empty();
         let root = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).expect("PEM");
         roots.add(root).expect("an authority");
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .expect("versions")
             .with_root_certificates(roots);
         let config = match own {
@@ -48,6 +56,11 @@ impl Client {
             }
         };
         Client { config: Arc::new(config), name: "localhost" }
+    }
+
+    /// Speaks TLS 1.2 alone, in which a session may go on in another connection.
+    pub(crate) fn with_tls12(authority: &Authority, own: Option<&Pair>) -> Client {
+        Client::build(authority, own, &[&rustls::version::TLS12])
     }
 
     /// Asks for another name than localhost.

@@ -3,6 +3,7 @@
 mod address_limit;
 mod address_rate;
 mod authority;
+mod browsers;
 mod certificates_replaced;
 mod client;
 #[path = "../support/curl.rs"]

@@ -1,5 +1,6 @@
 //! The admin as people see it: the page in a real browser, `bbq top` in a real terminal, `bbq tail`, and what Prometheus makes of the metrics.
 
+mod addresses;
 mod alerts;
 mod browser;
 mod dashboard;

@@ -144,6 +144,17 @@ fn a_line_is_for_people_and_a_signal_ends_it() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
+/// A message may have any characters. Those that a terminal obeys are escaped in JSON, too.
+#[test]
+fn json_has_no_character_that_a_terminal_obeys() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    server.send(0, "a\u{9b}31m\u{202e}b\n".as_bytes());
+    server.wait_delivered(1);
+    let line = Tail::start(&setup, &["--json", "--from", "beginning"]).line();
+    assert!(line.contains(r"a\u009b31m\u202eb") && !line.contains(['\u{9b}', '\u{202e}']), "{line:?}");
+}
+
 #[test]
 fn an_output_that_is_closed_ends_it_without_an_error() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);

@@ -49,10 +49,10 @@ fn there_are_so_many_and_one_that_goes_makes_room() {
 }
 
 #[test]
-fn another_site_does_not_see_messages() {
+fn another_site_sees_nothing() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let _server = setup.start();
-    for path in ["/tail", "/configuration"] {
+    for path in ["/tail", "/configuration", "/status", "/history", "/metrics", "/health"] {
         for headers in [
             "Host: rebound.example:7790\r\n",
             "Sec-Fetch-Site: cross-site\r\n",
@@ -89,5 +89,18 @@ fn a_token_that_is_taken_away_ends_the_tails_of_those_who_showed_it() {
     }
     assert!(begun.elapsed() < PATIENCE, "nothing came, not even an end");
     assert_eq!(ask(&setup, "/tail", &with(&old)).1, "HTTP/1.1 401 Unauthorized");
+    server.wait_log("the admin refused a request");
+    // Many that guess keep nobody else out.
+    let guesses: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(setup.admin()).expect("it listens");
+            let request = format!("GET /status HTTP/1.1\r\nHost: {}\r\n{}\r\n", setup.admin(), with(&old));
+            stream.write_all(request.as_bytes()).expect("it reads");
+            stream
+        })
+        .collect();
+    assert_eq!(ask(&setup, "/status", &with(&new)).1, "HTTP/1.1 200 OK");
+    drop(guesses);
+    assert_eq!(setup.log().matches("the admin refused a request").count(), 1, "once a minute");
     assert_eq!(ask(&setup, "/tail", &with(&new)).1, "HTTP/1.1 200 OK");
 }

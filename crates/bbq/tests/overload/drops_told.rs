@@ -82,14 +82,15 @@ fn what_a_full_spool_drops_is_told_in_sums() {
 
 #[test]
 fn what_single_senders_do_wrong_is_told_and_leaves_the_server_in_service() {
-    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?message_bytes_max=10", "syslog+tcp://127.0.0.1:{1}"]);
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?message_bytes_max=10", "bbq+udp://127.0.0.1:{1}"]);
     let server = setup.start();
     server.send(0, b"longer than ten bytes\nhalf a l");
-    server.send(1, b"12345678901234567890 x");
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+    socket.send_to(b"no batch", setup.address(1)).expect("it is sent");
     for reason in ["oversize", "incomplete", "malformed"] {
         wait_line(&server, &["WARN", "messages dropped", &format!("reason=\"{reason}\"")]);
         let (code, text) = server.health();
-        assert!(code == 200 && text.contains(&format!("1 messages dropped ({reason})")), "{text}");
+        assert!(code == 200 && text.contains(&format!("1 message dropped ({reason})")), "{text}");
     }
     assert!(server.status()["problems"].as_array().unwrap().is_empty());
 }

@@ -101,6 +101,64 @@ fn each_log_record_is_a_message_with_what_is_known_of_it() {
     );
 }
 
+/// Odd, and meant: each is stored as its sender would expect, or refused.
+#[test]
+fn every_form_of_a_record_is_stored_or_refused() {
+    let mut setup = Setup::new(&["otlp+tcp://127.0.0.1:{0}"]);
+    setup.set_sinks(&["file:{dir}/json?format=json"]);
+    let server = setup.start();
+    let record = |record: &str| {
+        format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record}]}}]}}]}}"#).into_bytes()
+    };
+    let snake =
+        br#"{"resource_logs":[{"scope_logs":[{"log_records":[{"body":{"string_value":"snake"}}]}]}]}"#
+            .to_vec();
+    let nulls =
+        record(r#"{"body":{"stringValue":"nulls"},"attributes":null,"severityText":null,"traceId":null}"#);
+    let base64 =
+        record(r#"{"body":{"arrayValue":{"values":[{"bytesValue":"AAEC_w"},{"bytesValue":"AAEC/w=="}]}}}"#);
+    let half = record(r#"{"body":{"stringValue":"half \ud83d"}}"#);
+    let mut raw = record(r#"{"body":{"stringValue":"raw ?"},"severityText":"INFO"}"#);
+    *raw.iter_mut().find(|byte| **byte == b'?').expect("it is there") = 0xe9;
+    for (taken, body) in [(1, snake), (1, nulls), (1, base64), (1, half), (1, raw), (0, b"{}".to_vec())] {
+        let answer = post(&setup, 0, &[JSON], &body);
+        assert_eq!(answer.status, 200, "{taken}: {}", answer.body);
+    }
+    let not_utf8 =
+        field(1, &[&field(2, &[&field(2, &[&[0x10, 9], &field(5, &[&field(1, &[b"caf\xe9"])])])])]);
+    assert_eq!(post(&setup, 0, &[PROTOBUF], &not_utf8).status, 200);
+    // What would be an acknowledgement without a message, or would be read by its place.
+    for refused in [
+        &br#"{"resourceLog":[{}]}"#[..],
+        br#"[[[{}]]]"#,
+        br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[[0,9]]}]}]}"#,
+    ] {
+        let answer = post(&setup, 0, &[JSON], refused);
+        assert_eq!(answer.status, 400, "{}", answer.body);
+    }
+    // A receiver of gRPC would answer INTERNAL to this: an attribute that is no message.
+    let internal = field(1, &[&field(2, &[&field(2, &[&[0x32, 1, 0xff]])])]);
+    assert_eq!(post(&setup, 0, &[PROTOBUF], &internal).status, 400);
+    server.wait_delivered(6);
+    assert_balanced(&server.status());
+    assert_eq!(server.stop(), Some(0));
+    let shown = std::fs::read_to_string(setup.path().join("json")).unwrap_or_default();
+    let bodies: Vec<Value> = shown
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["body"].clone())
+        .collect();
+    for body in [
+        json!("snake"),
+        json!("nulls"),
+        json!(["AAEC/w==", "AAEC/w=="]),
+        json!("half \u{fffd}"),
+        json!("raw \u{fffd}"),
+        json!("caf\u{fffd}"),
+    ] {
+        assert!(bodies.contains(&body), "{body} of {bodies:?}");
+    }
+}
+
 #[test]
 fn what_is_too_long_is_a_partial_success_and_what_is_no_request_is_refused() {
     let setup = Setup::new(&["otlp+tcp://127.0.0.1:{0}?message_bytes_max=200"]);

@@ -22,6 +22,7 @@ mod http_logs;
 mod http_numbered;
 mod opentelemetry;
 mod pages;
+mod peer_texts;
 mod readme;
 mod real_clients;
 mod send_addresses;

@@ -1,4 +1,5 @@
-//! If this fails, OpenTelemetry's SDK for Go or Node cannot send to bbq, or what the SDK was told is stored is missing after a kill.
+//! If this fails, OpenTelemetry's SDK for Go or Node cannot send to bbq, or what the SDK was told is stored is missing after a kill; or bbq
+//! takes what the official decoder refuses, or refuses what it takes.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -10,7 +11,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use crate::support::program::Program;
-use crate::support::{PATIENCE, Setup, assert_balanced};
+use crate::support::random::Random;
+use crate::support::{PATIENCE, Setup, assert_balanced, free_ports};
 
 const MESSAGES: usize = 100_000;
 const KILLS: usize = 3;
@@ -51,6 +53,26 @@ mod node {
     fn by_grpc() {
         super::nothing_stored_is_missing(super::programs::node(), "grpc");
     }
+}
+
+/// Requests of which the decoder refuses most.
+const MUTATED: usize = 6000;
+
+/// Whatever is taken is what any receiver takes, and is there: the same program receives from a sink, and counts.
+#[test]
+fn what_is_taken_is_what_the_official_decoder_takes() {
+    let receiver = free_ports(1)[0];
+    let mut setup = Setup::new(&["otlp+tcp://127.0.0.1:{0}"]);
+    setup.set_sinks(&[&format!("otlp+http://127.0.0.1:{receiver}")]);
+    let server = setup.start();
+    let seed = Random::seeded().below(1 << 32).to_string();
+    let mut compare = programs::python();
+    compare.args([setup.address(0).to_string(), receiver.to_string(), seed, MUTATED.to_string()]);
+    let output = compare.output().expect("Python runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}\n{}", String::from_utf8_lossy(&output.stderr), setup.log());
+    eprintln!("{said}");
+    drop(server);
 }
 
 /// Lets a sender send all messages in parts, and kills the server in the middle of each part but the last.

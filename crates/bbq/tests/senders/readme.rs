@@ -13,7 +13,7 @@ const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
 /// What somebody waits for who types: a server that listens, and, before they look, that it is through.
 const WAITS: [(&str, &str); 2] = [
-    ("logger ", "until grep -q ' ready ' step-0; do sleep 0.02; done"),
+    ("logger ", "until grep -q ' ready ' bbq.log; do sleep 0.02; done"),
     ("cat ", "until bbq status | grep -q 'received 4 = delivered 4'; do sleep 0.02; done"),
 ];
 
@@ -74,17 +74,16 @@ fn same(line: &str) -> String {
 #[test]
 fn the_session_prints_what_it_shows() {
     let steps = session();
-    assert!(steps.len() > 5 && steps[0].output.len() > 5, "the session was not understood");
+    assert!(
+        steps.len() > 5 && steps.iter().any(|step| step.output.len() > 3),
+        "the session was not understood"
+    );
     let commands: Vec<String> = steps.iter().map(|step| typed(step.command)).collect();
     let session = Typed::run(commands.iter().map(String::as_str));
     for (number, step) in steps.iter().enumerate() {
         let printed = session.printed(number);
         let mut lines: Vec<String> = printed.lines().map(same).collect();
         let mut shown: Vec<String> = step.output.iter().map(|line| same(line)).collect();
-        if number == 0 {
-            // The server goes on to write.
-            lines.truncate(shown.len());
-        }
         if step.command.starts_with("cat ") {
             // Several workers took them.
             lines.sort_unstable();

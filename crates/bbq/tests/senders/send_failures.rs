@@ -30,6 +30,28 @@ fn a_file_that_is_missing_is_a_wrong_usage_and_nothing_is_sent() {
 }
 
 #[test]
+fn a_server_that_does_not_come_is_waited_for_until_the_timeout() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let line = setup.path().join("line");
+    fs::write(&line, "a line\n").expect("a file");
+    let (code, text) = refused_start(send(setup.address(0)).args(["--timeout", "0.1"]).arg(&line));
+    assert_eq!(code, Some(1), "{text}");
+    for says in
+        ["to answer as a bbq server", "ended by --timeout", "0 messages acknowledged", "1 message is not"]
+    {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    // Not while it answers.
+    let server = setup.start();
+    let sent = send(setup.address(0)).args(["--timeout", "60"]).arg(&line).output().expect("it runs");
+    let said = String::from_utf8_lossy(&sent.stderr);
+    assert!(sent.status.success() && said.starts_with("1 message acknowledged"), "{said}");
+    server.wait_delivered(1);
+    let (code, text) = refused_start(send(setup.address(0)).args(["--timeout", "0"]).arg(&line));
+    assert!(code == Some(2) && text.contains("from 0.1"), "{text}");
+}
+
+#[test]
 fn a_line_over_the_limit_is_named_and_those_before_it_are_sent() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();

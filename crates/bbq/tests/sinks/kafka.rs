@@ -310,6 +310,47 @@ fn what_the_broker_has_lost_is_sent_again() {
     drop(broker);
 }
 
+const LEFT_OPEN: &str = "the brokers have left a transaction open";
+
+/// Apache Kafka that starts again leaves out the marks of a transaction that was about to end, where it knows no leader (KAFKA-20734).
+#[test]
+fn a_transaction_that_the_brokers_have_left_open_is_ended() {
+    let kafka = Kafka::new("");
+    let mut broker = kafka.start();
+    let first = edge(&kafka, TOPIC, "");
+    let mut at_first = first.start_with_workers(1);
+    let progress = format!("{TOPIC}-bbq-progress");
+    let mut sent = 0;
+    // The transaction is acknowledged in each case. Where messages have no marks they are sent again; else it is committed.
+    for (topics, restarts, told) in
+        [([TOPIC, &progress], false, 1), ([TOPIC, &progress], true, 2), (["no topic", &progress], true, 3)]
+    {
+        send_all(&first, sent, 10);
+        sent += 1;
+        at_first.wait_delivered((10 * sent).into());
+        // Marks are written after the acknowledgement. A coordinator that does not know that they are writes them again.
+        let begin = Instant::now();
+        while !kafka.transactions().contains("CompleteCommit") {
+            assert!(begin.elapsed() < PATIENCE, "{}", first.log());
+        }
+        broker.kill();
+        topics.iter().for_each(|topic| kafka.cut_marks(topic));
+        if restarts {
+            at_first.kill();
+            broker = kafka.start();
+            at_first = first.start_with_workers(1);
+        } else {
+            broker = kafka.start();
+        }
+        wait_told(&first, LEFT_OPEN, told);
+    }
+    send_all(&first, sent, 10);
+    at_first.wait_delivered((10 * sent + 10).into());
+    wait_once_and_in_order(&kafka, sent + 1, 10);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    drop(broker);
+}
+
 #[test]
 fn what_is_lost_and_not_kept_is_told() {
     let kafka = Kafka::new("");

@@ -187,6 +187,21 @@ impl Kafka {
         })
     }
 
+    /// Cuts the marks off the ends of a topic's partitions, while the broker is not there: what they ended is open then, although its
+    /// coordinator has ended it.
+    pub(crate) fn cut_marks(&self, topic: &str) {
+        let is_of_topic = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let partition = name.strip_prefix(topic).and_then(|rest| rest.strip_prefix('-'));
+            partition.is_some_and(|partition| partition.parse::<u32>().is_ok())
+        };
+        let entries = fs::read_dir(self.file("data")).expect("a directory");
+        entries
+            .map(|entry| entry.expect("an entry").path())
+            .filter(is_of_topic)
+            .for_each(|path| cut_mark(&path));
+    }
+
     pub(crate) fn tool(&self, class: &str, arguments: &[&str]) {
         let mut command = java(class);
         run(command.args(["--bootstrap-server", &self.address()]).args(arguments), b"");
@@ -210,6 +225,13 @@ impl Kafka {
         let mut command = java("org.apache.kafka.tools.TopicCommand");
         command.args(["--bootstrap-server", &self.address(), "--describe", "--topic", topic]);
         String::from_utf8(run(&mut command, b"").stdout).expect("a text")
+    }
+
+    /// What Kafka's tool says of the states of all transactions.
+    pub(crate) fn transactions(&self) -> String {
+        let mut command = java("org.apache.kafka.tools.TransactionsCommand");
+        let listed = run(command.args(["--bootstrap-server", &self.address(), "list"]), b"");
+        String::from_utf8(listed.stdout).expect("a text")
     }
 
     /// The names of all topics.
@@ -261,6 +283,27 @@ fn record(line: &str) -> Record {
     let (partition, offset) = (number(next()), number(next()));
     let (partition, offset) = (partition.expect("a partition") as u32, offset.expect("an offset"));
     Record { partition, offset, headers: next().to_owned(), key: next().to_owned(), value: next().to_owned() }
+}
+
+/// Cuts the last batch off a partition that has one segment, if it is a mark:
+///
+/// ```text
+/// base offset (8)  length of the rest (4)  leader epoch (4)  format (1)  checksum (4)  attributes (2): bit 5 is set in marks ..
+/// ```
+fn cut_mark(partition: &Path) {
+    const HEAD: usize = 12;
+    const ATTRIBUTES: usize = 21;
+    const IS_MARK: u8 = 1 << 5;
+    let segment = partition.join("00000000000000000000.log");
+    let bytes = fs::read(&segment).expect("a segment");
+    let (mut last, mut next) = (0, 0);
+    while let Some(length) = bytes.get(next + 8..next + HEAD) {
+        let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
+        (last, next) = (next, next + HEAD + length as usize);
+    }
+    if bytes.get(last + ATTRIBUTES + 1).is_some_and(|attributes| attributes & IS_MARK != 0) {
+        fs::write(&segment, &bytes[..last]).expect("it is written");
+    }
 }
 
 fn launch(directory: &Path) -> Child {

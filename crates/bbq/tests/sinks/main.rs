@@ -17,6 +17,8 @@ mod forward_late;
 mod forward_servers;
 mod forward_tls;
 mod grpc_server;
+#[cfg(all(feature = "kafka", feature = "nats", feature = "s3"))]
+mod hostile;
 mod http;
 mod http_names;
 mod http_progress;
@@ -63,6 +65,7 @@ mod spool_tools;
 mod status_addresses;
 #[path = "../support/mod.rs"]
 mod support;
+mod syslog_shapes;
 mod two_sinks;
 mod unwritten;
 mod victoria_logs;

@@ -203,8 +203,9 @@ fn a_receiver_that_fails_on_everything_is_not_given_everything() {
     let says = {
         let is_repaired = Arc::clone(&is_repaired);
         move |body: &str| {
-            let fails = body.contains("line") && !is_repaired.load(Ordering::Relaxed);
-            if fails { Says::Fails } else { Says::Taken }
+            // Also on the request without records, by which a sink asks.
+            let is_good = body.contains("good") || is_repaired.load(Ordering::Relaxed);
+            if is_good { Says::Taken } else { Says::Fails }
         }
     };
     for (to, _bodies) in receivers(says) {
@@ -222,6 +223,27 @@ fn a_receiver_that_fails_on_everything_is_not_given_everything() {
         assert_eq!(status["ledger"]["dropped"], json!({"refused": 16}), "{status:#}");
         assert_eq!(server.stop(), Some(0));
         assert_eq!(wait_dead_letters(&setup).len(), 16);
+    }
+}
+
+/// Senders choose the messages, so what they send says nothing of the receiver: the sink asks it with a request of its own.
+#[test]
+fn a_sender_of_what_a_receiver_refuses_holds_up_nobody_else() {
+    for refusal in [Says::Bad, Says::Fails] {
+        let says = move |body: &str| if body.contains("line") { refusal } else { Says::Taken };
+        for (to, bodies) in receivers(says) {
+            let setup = sender(&to);
+            let server = setup.start();
+            server.send(0, &lines(0..100));
+            server.send(0, b"good\n");
+            let status = server.wait_status("the good one", |status| status["ledger"]["queued"] == 0);
+            assert_eq!(status["ledger"]["delivered"], 1, "{status:#}");
+            assert_eq!(status["ledger"]["dropped"], json!({"refused": 100}), "{status:#}");
+            assert_eq!(server.stop(), Some(0));
+            // Those that it was in together with others were refused.
+            let is_taken = |body: &String| body.contains("good") && !body.contains("line");
+            assert_eq!(bodies.try_iter().filter(is_taken).count(), 1);
+        }
     }
 }
 

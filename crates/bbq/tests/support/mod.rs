@@ -265,7 +265,7 @@ impl Server<'_> {
         let mut stream = TcpStream::connect(self.setup.admin()).expect("the admin listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         stream
-            .write_all(b"GET /health HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");

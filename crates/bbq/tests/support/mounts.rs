@@ -53,6 +53,9 @@ pub fn mount_small(directory: &Path, kib: u32) {
 
 /// A file system of which only the used blocks have a place, as on a thin disk: an ext4 in a file on a file system in memory. When that
 /// one is full, a write is taken and its sync fails.
+///
+/// Each request to the loop device is one page. Of a longer one, the file system in memory may take a part, and Linux 6.18 tells ext4 then
+/// that all of it was written (`lo_complete_rq` of drivers/block/loop.c asks for the rest of a short read only).
 pub struct ThinDisk {
     backing: PathBuf,
     image: PathBuf,
@@ -67,7 +70,7 @@ impl ThinDisk {
         let image = backing.join("image");
         File::create(&image).expect("a file").set_len(64 << 20).expect("it grows");
         // Without a journal: a failed write of a journal would make the file system read-only.
-        let options = ["-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
+        let options = ["-q", "-b", "4096", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
         let made = Command::new("mkfs.ext4").args(options).arg(&image).output().expect("mkfs.ext4 runs");
         assert!(made.status.success(), "{made:?}");
         let disk = ThinDisk { backing: backing.into(), image, directory: directory.into() };
@@ -75,10 +78,22 @@ impl ThinDisk {
     }
 
     fn try_mount(&self) -> bool {
-        let mut mount = Command::new("mount");
-        mount.args(["-o", "loop,errors=continue"]).arg(&self.image).arg(&self.directory);
-        let mounted = mount.output().expect("mount runs");
         let is_root = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.contains("4294967295"));
+        let mut losetup = Command::new("losetup");
+        let attached = losetup.args(["--find", "--show"]).arg(&self.image).output().expect("losetup runs");
+        assert!(attached.status.success() || !is_root, "{attached:?}");
+        let device = String::from_utf8_lossy(&attached.stdout);
+        let Some(name) = device.trim().strip_prefix("/dev/") else { return false };
+        let limit = format!("/sys/block/{name}/queue/max_sectors_kb");
+        let limited = fs::write(&limit, "4");
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "errors=continue", device.trim()]).arg(&self.directory);
+        let mounted = mount.output().expect("mount runs");
+        // A device in use goes when it is unmounted.
+        let detached =
+            Command::new("losetup").args(["--detach", device.trim()]).output().expect("losetup runs");
+        assert!(detached.status.success(), "{detached:?}");
+        limited.unwrap_or_else(|error| panic!("{limit}: {error}"));
         assert!(mounted.status.success() || !is_root, "{mounted:?}");
         mounted.status.success()
     }

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 
 use crate::support::Setup;
 use crate::support::session::{Session, batch, stream_id};
@@ -94,4 +95,66 @@ fn the_header_of_a_syslog_message() {
         }),
     );
     assert_fields(&records[2], &json!({ "msg": "no syslog at all", "severity": null }));
+}
+
+/// Whatever a sender writes into its header, its text comes out, by every transport.
+#[test]
+fn a_syslog_text_comes_out_whole_by_every_transport() {
+    let setup = Setup::new(&[
+        "syslog+udp://127.0.0.1:{0}",
+        "syslog+tcp://127.0.0.1:{1}",
+        "syslog+unixgram://{dir}/syslog.socket",
+    ])
+    .sink_query("?format=json");
+    let server = setup.start();
+    let header = "<14>1 2026-10-11T22:14:15Z h app 1 ID";
+    let sent = [
+        (
+            format!("{header} [action:\"Accept\"; src:\"192.0.2.1\"]"),
+            json!("[action:\"Accept\"; src:\"192.0.2.1\"]"),
+            json!(null),
+        ),
+        (format!("{header} [a b=c] text"), json!("[a b=c] text"), json!(null)),
+        (
+            format!("{header} [win path=\"C:\\new\\temp\"] text"),
+            json!("text"),
+            json!({"win": {"path": "C:\\new\\temp"}}),
+        ),
+        (
+            format!("{header} [o ip=\"192.0.2.1\" ip=\"192.0.2.2\"] text"),
+            json!("text"),
+            json!({"o": {"ip": ["192.0.2.1", "192.0.2.2"]}}),
+        ),
+        (format!("{header} - \tat com.example.Foo  "), json!("\tat com.example.Foo  "), json!(null)),
+        (
+            "<14>1 2026-10-11T22:14:15+0200 h app 1 ID [a b=\"c\"] text".to_owned(),
+            json!("text"),
+            json!({"a": {"b": "c"}}),
+        ),
+        ("<14>Oct 11 22:14:15 h app[7]:     indented".to_owned(), json!("    indented"), json!(null)),
+        (
+            "<14>1 yesterday at all my troubles".to_owned(),
+            json!("1 yesterday at all my troubles"),
+            json!(null),
+        ),
+    ];
+    let udp = UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+    let unix = UnixDatagram::unbound().expect("a socket");
+    let mut tcp = TcpStream::connect(setup.address(1)).expect("a connection");
+    let mut count = 0;
+    for (message, ..) in &sent {
+        udp.send_to(message.as_bytes(), setup.address(0)).expect("it is sent");
+        server.wait_delivered(count + 1);
+        unix.send_to(message.as_bytes(), setup.path().join("syslog.socket")).expect("it is sent");
+        server.wait_delivered(count + 2);
+        tcp.write_all(format!("{} {message}", message.len()).as_bytes()).expect("it is sent");
+        count += 3;
+        server.wait_delivered(count);
+    }
+    let records = records(&setup);
+    assert_eq!(records.len(), 3 * sent.len());
+    for (record, (message, msg, data)) in records.iter().zip(sent.iter().flat_map(|sent| [sent; 3])) {
+        assert_eq!(record["message"], *message);
+        assert_eq!((&record["msg"], &record["structured_data"]), (msg, data), "{record:#}");
+    }
 }

@@ -9,7 +9,9 @@ mod incomplete;
 mod json_fields;
 mod large_lines;
 mod lines_to_file;
+mod mixed_framing;
 mod oversize;
+mod senders;
 mod sources;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,11 +1,14 @@
 //! If this fails, a message over the limit costs more than itself: its connection, other messages, or a correct ledger.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 
 use crate::support::session::{Session, batch, stream_id};
 use crate::support::{Server, Setup, assert_balanced};
 use bbq_wire::RefusalCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DEFAULT_LIMIT: usize = 1024 * 1024;
 
@@ -133,6 +136,52 @@ fn a_datagram_over_the_limit_is_counted_and_its_other_lines_are_kept() {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
         socket.send_to(input, server.setup.address(index)).expect("it is sent");
     });
+}
+
+/// A datagram may be as long as its sender's buffer, by default 208 KiB.
+fn unixgram(server: &Server<'_>, index: usize, datagram: &[u8]) {
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.send_to(datagram, server.setup.path().join(format!("{index}.socket"))).expect("it is sent");
+}
+
+#[test]
+fn a_unixgram_may_be_as_long_as_a_message() {
+    let setup = Setup::new(&["whole+unixgram://{dir}/0.socket", "syslog+unixgram://{dir}/1.socket"]);
+    let server = setup.start();
+    let text = "x".repeat(200_000);
+    unixgram(&server, 0, text.as_bytes());
+    let status = server.wait_delivered(1);
+    unixgram(&server, 1, format!("<13>{text}\n").as_bytes());
+    server.wait_delivered(2);
+    assert_eq!(status["ledger"]["dropped"], json!({}), "{status:#}");
+    assert!(String::from_utf8_lossy(&setup.written()) == format!("{text}\n<13>{text}\n"));
+}
+
+#[test]
+fn a_unixgram_longer_than_any_buffer_loses_its_last_line_alone() {
+    const LIMIT: &str = "message_bytes_max=70000";
+    let setup = Setup::new(&[
+        &format!("lines+unixgram://{{dir}}/0.socket?{LIMIT}"),
+        &format!("lines+unixgram://{{dir}}/1.socket?{LIMIT}&on_oversize=cut"),
+        &format!("lines+unixgram://{{dir}}/2.socket?{LIMIT}&on_oversize=cut"),
+    ]);
+    let server = setup.start();
+    let (first, second) = ("a".repeat(60_000), "b".repeat(60_000));
+    let datagram = format!("{first}\n{second}\n");
+    unixgram(&server, 0, datagram.as_bytes());
+    let status = server.wait_delivered(1);
+    assert_eq!((dropped(&status, 0), &ledger(&status, 0)["cut"]), (1, &json!(0)), "{status:#}");
+    unixgram(&server, 1, datagram.as_bytes());
+    let status = server.wait_delivered(3);
+    assert_eq!((dropped(&status, 1), &ledger(&status, 1)["cut"]), (0, &json!(1)), "{status:#}");
+    // What is too long for the limit, too, is cut once.
+    unixgram(&server, 2, "c".repeat(80_000).as_bytes());
+    let status = server.wait_delivered(4);
+    assert_eq!((dropped(&status, 2), &ledger(&status, 2)["cut"]), (0, &json!(1)), "{status:#}");
+    let written = String::from_utf8(setup.written()).expect("text");
+    let lengths: Vec<usize> = written.lines().map(str::len).collect();
+    assert_eq!(lengths, [60_000, 60_000, 70_000 + 512 - 60_001, 70_000]);
+    assert_balanced(&server.status());
 }
 
 #[test]

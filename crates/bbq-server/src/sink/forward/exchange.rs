@@ -3,7 +3,7 @@
 
 use std::io;
 
-use bbq_wire::session::{AckLevel, ClientSession};
+use bbq_wire::session::{AckLevel, ClientSession, RefusalCode};
 
 use super::frames::{REMEDY, ServerFrame, next_frame, refusal_error};
 use super::outstanding::{OutstandingGroups, WRITE_BYTES_KEPT_MAX};
@@ -16,12 +16,14 @@ pub(super) enum Ended {
         error: io::Error,
         /// The server had acknowledged something.
         has_taken: bool,
+        /// Another link has the name of this one.
+        is_taken_over: bool,
     },
 }
 
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Ended {
-        Ended::Failed { error, has_taken: false }
+        Ended::Failed { error, has_taken: false, is_taken_over: false }
     }
 }
 
@@ -35,13 +37,22 @@ pub(super) struct Exchange {
     sent: usize,
     /// The server has acknowledged something.
     has_taken: bool,
+    /// The server has refused the link because another one has its name.
+    is_taken_over: bool,
 }
 
 impl Exchange {
     /// Begins with a hello to write.
     pub(super) fn new(hello: Vec<u8>) -> Exchange {
         let session = ClientSession::new();
-        Exchange { session, input: Vec::new(), output: hello, sent: 0, has_taken: false }
+        Exchange {
+            session,
+            input: Vec::new(),
+            output: hello,
+            sent: 0,
+            has_taken: false,
+            is_taken_over: false,
+        }
     }
 
     /// Looks for the welcome in what was received, and begins to send everything that is not acknowledged. Returns whether it has come.
@@ -58,7 +69,10 @@ impl Exchange {
                 outstanding.begin(welcome.last_sequence + 1);
                 Ok(true)
             }
-            Some(ServerFrame::Refused(refusal)) => Err(refusal_error(&refusal)),
+            Some(ServerFrame::Refused(refusal)) => {
+                self.is_taken_over = refusal.code == RefusalCode::TakenOver;
+                Err(refusal_error(&refusal))
+            }
             Some(ServerFrame::Ack(_)) => Err(io::Error::other("an acknowledgement before the welcome")),
         }
     }
@@ -104,6 +118,7 @@ impl Exchange {
                     (self.has_taken, is_acknowledged) = (true, true);
                 }
                 ServerFrame::Refused(refusal) => {
+                    self.is_taken_over = refusal.code == RefusalCode::TakenOver;
                     let refused = outstanding.refuse(refusal);
                     return Err(refused.map_or_else(Ended::from, |()| Ended::Halved));
                 }
@@ -113,10 +128,11 @@ impl Exchange {
         Ok(is_acknowledged)
     }
 
-    /// The end of this connection, with whether the server had taken anything.
+    /// The end of this connection, with what the server has said on it.
     pub(super) fn ended(&self, ended: Ended) -> Ended {
+        let Exchange { has_taken, is_taken_over, .. } = *self;
         match ended {
-            Ended::Failed { error, .. } => Ended::Failed { error, has_taken: self.has_taken },
+            Ended::Failed { error, .. } => Ended::Failed { error, has_taken, is_taken_over },
             Ended::Halved => Ended::Halved,
         }
     }

@@ -61,9 +61,12 @@ impl Link {
         let handshake = self.handshake(&mut connection, &mut exchange);
         let welcome = timeout(WELCOME_TIMEOUT, handshake).await;
         let welcome = welcome.map_err(|_| timeout_error("welcome the link", WELCOME_TIMEOUT))?;
-        welcome.map_err(|error| match failure {
-            Some(failure) => failure.of_answer(error),
-            None => error,
+        welcome.map_err(|error| {
+            let error = match failure {
+                Some(failure) => failure.of_answer(error),
+                None => error,
+            };
+            exchange.ended(error.into())
         })?;
         self.attempts.welcomed();
         let ended = self.exchange(connection, &mut exchange).await;

@@ -1,6 +1,7 @@
 //! What the links to the next server share.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -24,7 +25,8 @@ pub(super) struct ForwardLinks {
 impl ForwardLinks {
     /// Goes on with the server that the state names, or begins with the first one.
     pub(super) fn new(servers: NextServers, link: &LinkState) -> io::Result<ForwardLinks> {
-        Ok(ForwardLinks { shared: Shared::new(servers, link), resolver: Resolver::start()? })
+        let new_id = Arc::new(|| LinkState::new().map(|link| link.id));
+        Ok(ForwardLinks { shared: Shared::new(servers, link, new_id), resolver: Resolver::start()? })
     }
 }
 

@@ -36,6 +36,8 @@ pub trait LinkNetwork: fmt::Debug + Send + Sync {
     fn read(&self, input: &mut Vec<u8>) -> bool;
     /// Gives up the connection.
     fn leave(&self);
+    /// The id of a new link.
+    fn new_id(&self) -> StreamId;
 }
 
 /// A sink of any name that passes messages on to so many servers. `id` is the link's, unless the cursor has one.
@@ -61,7 +63,8 @@ impl Target for SteppedTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let new = LinkState { id: self.id, server: None };
         let link = state.and_then(LinkState::decode).unwrap_or(new);
-        let shared = Shared::new(self.servers.clone(), &link);
+        let network = Arc::clone(&self.network);
+        let shared = Shared::new(self.servers.clone(), &link, Arc::new(move || Ok(network.new_id())));
         Ok(Box::new(SteppedSink {
             attempts: Attempts::new(&shared),
             shared,

@@ -4,8 +4,10 @@
 //! same URL and format, only a few messages are rejected; then the sink waits. In the same way, only a few messages in a row are rejected
 //! because the server failed on them. Of those that it refuses itself, later, so many in a row may well be right; but each time that
 //! there are as many the sink waits, as after an error: somebody can look before the dead letters are full.
+//!
+//! Senders choose the messages, and one may send nothing but what the server refuses. So a sink that can ask the server with a request
+//! without a message (`Exchange::takes_empty`) waits only if the server does not take that either.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most messages that are rejected before the server has taken one.
@@ -16,6 +18,15 @@ const TAKEN: u64 = u64::MAX;
 const FAILURES_MAX: u64 = 16;
 /// Messages in a row that are refused between two waits.
 const REFUSED_IN_A_ROW_MAX: u64 = 1000;
+
+/// Why the sink is to wait; a text for people.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::sink) enum TooMany {
+    /// The server seems to take nothing.
+    Useless(String),
+    /// It takes some messages, and refuses many.
+    InARow(String),
+}
 
 /// See the module.
 pub(in crate::sink) struct Refusals {
@@ -58,18 +69,18 @@ impl Refusals {
     ///
     /// # Errors
     /// The server has refused too many messages before it took one, or so many in a row that the sink is to wait.
-    pub(in crate::sink) fn count(&self, messages: u64, why: &str) -> io::Result<()> {
+    pub(in crate::sink) fn count(&self, messages: u64, why: &str) -> Result<(), TooMany> {
         let counter = match self.first.load(Ordering::Relaxed) {
             TAKEN => &self.in_a_row,
             first if first.saturating_add(messages) > FIRST_REFUSALS_MAX => {
                 let text = format!("{why}; it has taken nothing yet: check {}", self.check);
-                return Err(io::Error::other(text));
+                return Err(TooMany::Useless(text));
             }
             _ => &self.first,
         };
         if self.in_a_row.load(Ordering::Relaxed) >= REFUSED_IN_A_ROW_MAX {
             self.in_a_row.store(0, Ordering::Relaxed);
-            return Err(io::Error::other(format!(
+            return Err(TooMany::InARow(format!(
                 "{why}; it refuses more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are dead letters: is that right?"
             )));
         }
@@ -81,12 +92,12 @@ impl Refusals {
     ///
     /// # Errors
     /// The same, or it has failed on too many messages in a row.
-    pub(in crate::sink) fn count_doubtful(&self, why: &str) -> io::Result<()> {
+    pub(in crate::sink) fn count_doubtful(&self, why: &str) -> Result<(), TooMany> {
         let failures = self.failures.load(Ordering::Relaxed);
         if failures >= FAILURES_MAX {
             let text =
                 format!("{why}; it has failed on each of the last {failures} messages: repair the server");
-            return Err(io::Error::other(text));
+            return Err(TooMany::Useless(text));
         }
         self.count(1, why)?;
         self.failures.store(failures + 1, Ordering::Relaxed);
@@ -110,6 +121,11 @@ impl Refusals {
 mod tests {
     use super::*;
 
+    fn useless(counted: Result<(), TooMany>) -> String {
+        let Err(TooMany::Useless(why)) = counted else { panic!("{counted:?}") };
+        why
+    }
+
     #[test]
     fn a_server_that_fails_on_everything_is_not_given_everything() {
         let refusals = Refusals::new("x".to_owned(), "y", None);
@@ -117,14 +133,15 @@ mod tests {
         for _ in 0..FAILURES_MAX {
             refusals.count_doubtful("500").unwrap();
         }
-        assert!(refusals.count_doubtful("500").unwrap_err().to_string().contains("last 16 messages"));
+        assert!(useless(refusals.count_doubtful("500")).contains("last 16 messages"));
         refusals.taken();
         // What it refuses itself is another matter.
         for _ in 0..2 {
             for _ in 0..REFUSED_IN_A_ROW_MAX {
                 refusals.count(1, "400").unwrap();
             }
-            assert!(refusals.count(1, "400").unwrap_err().to_string().contains("1000 messages in a row"));
+            let Err(TooMany::InARow(why)) = refusals.count(1, "400") else { panic!("it is to wait") };
+            assert!(why.contains("1000 messages in a row"), "{why}");
         }
         refusals.taken();
         refusals.count_doubtful("500").unwrap();
@@ -137,7 +154,7 @@ mod tests {
             refusals.count(1, "400").unwrap();
         }
         let again = Refusals::new("x".to_owned(), "the path", Some(&refusals.state()));
-        assert!(again.count(1, "400").unwrap_err().to_string().contains("check the path"));
+        assert!(useless(again.count(1, "400")).contains("check the path"));
         Refusals::new("z".to_owned(), "y", Some(&refusals.state())).count(1, "400").unwrap();
         refusals.taken();
         let taken = Refusals::new("x".to_owned(), "y", Some(&refusals.state()));

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tracing::warn;
 
 use super::receivers::{Receiver, Receivers};
-use super::refusals::Refusals;
+use super::refusals::{Refusals, TooMany};
 use super::response;
 use crate::format::{Format, Formatter};
 use crate::observe::rate_limited_log::RateLimitedLog;
@@ -60,6 +60,12 @@ pub(in crate::sink) trait Exchange: Sync {
         text: Vec<u8>,
         part: &Part,
     ) -> impl Future<Output = io::Result<Answer>> + Send;
+
+    /// Sends a request of the sink's own, without a message, and returns whether the receiver takes it. False if there is none for it:
+    /// what it would store, or what would say nothing.
+    fn takes_empty(&self, _to: &Receiver) -> impl Future<Output = bool> + Send {
+        std::future::ready(false)
+    }
 }
 
 /// Why a receiver has not taken the rest of a group.
@@ -153,19 +159,23 @@ impl Requests {
                 }
                 Verdict::Partly { why, .. } => {
                     // It is known which ones: all.
-                    self.refusals.count(part.records, &why)?;
-                    delivery.reject(&part, REFUSED, why);
+                    let counted = self.refusals.count(part.records, &why);
+                    if self.is_at_fault(counted, by, receiver).await? {
+                        delivery.reject(&part, REFUSED, why);
+                    }
                 }
                 Verdict::Later(why) => return Err(Left { why, has_failed: false }),
                 Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
                 Verdict::Refused(_) | Verdict::Failed(_) if part.records > 1 => delivery.halve(&part),
                 Verdict::Refused(why) => {
-                    self.refusals.count(1, &why)?;
-                    delivery.reject(&part, REFUSED, why);
+                    if self.is_at_fault(self.refusals.count(1, &why), by, receiver).await? {
+                        delivery.reject(&part, REFUSED, why);
+                    }
                 }
                 Verdict::Failed(why) => {
-                    self.refusals.count_doubtful(&why)?;
-                    delivery.reject(&part, REFUSED, why);
+                    if self.is_at_fault(self.refusals.count_doubtful(&why), by, receiver).await? {
+                        delivery.reject(&part, REFUSED, why);
+                    }
                 }
             }
             if let Some(response) = unread {
@@ -173,6 +183,28 @@ impl Requests {
             }
         }
         Ok(())
+    }
+
+    /// Whether a message that the receiver did not take is to be rejected. After refusals that let the receiver look useless, the
+    /// sink asks it with a request without a message, as senders chose the messages. If it takes that, it may have been repaired
+    /// since it failed on the message, which is sent once more.
+    ///
+    /// # Errors
+    /// The receiver is to be left alone for a while.
+    async fn is_at_fault(
+        &self,
+        counted: Result<(), TooMany>,
+        by: &impl Exchange,
+        receiver: &Receiver,
+    ) -> io::Result<bool> {
+        match counted {
+            Ok(()) => Ok(true),
+            Err(TooMany::Useless(_)) if by.takes_empty(receiver).await => {
+                self.refusals.taken();
+                Ok(false)
+            }
+            Err(TooMany::Useless(why) | TooMany::InARow(why)) => Err(io::Error::other(why)),
+        }
     }
 
     /// Says which receiver has taken messages after the errors of those before it.

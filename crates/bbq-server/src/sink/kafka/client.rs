@@ -21,6 +21,23 @@ const MESSAGE_BYTES_MAX: usize = 1_000_000_000;
 /// What librdkafka may hold beyond a transaction: the progress.
 const QUEUE_MESSAGES_EXTRA: usize = 16;
 
+/// What a consumer sees of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Isolation {
+    /// What is in front of the first open transaction, without those that were aborted.
+    Committed,
+    Uncommitted,
+}
+
+impl Isolation {
+    fn name(self) -> &'static str {
+        match self {
+            Isolation::Committed => "read_committed",
+            Isolation::Uncommitted => "read_uncommitted",
+        }
+    }
+}
+
 /// What every client has.
 fn client(settings: &KafkaSettings) -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -75,23 +92,22 @@ pub(super) fn producer(
     config
 }
 
-/// A consumer that belongs to no group: it asks, and reads nothing. It sees the ends of partitions behind transactions that are not
-/// committed.
-pub(super) fn inquirer(settings: &KafkaSettings) -> ClientConfig {
+/// A consumer that belongs to no group: it asks, and reads nothing. The end of a partition is what it would see of it.
+pub(super) fn inquirer(settings: &KafkaSettings, isolation: Isolation) -> ClientConfig {
     let mut config = client(settings);
-    config.set("isolation.level", "read_uncommitted");
+    config.set("isolation.level", isolation.name());
     config
 }
 
-/// A consumer that reads the progress of the sink with this id.
-pub(super) fn reader(settings: &KafkaSettings, id: &str) -> ClientConfig {
+/// A consumer that reads the progress of the sink with this id: what is committed, or everything.
+pub(super) fn reader(settings: &KafkaSettings, id: &str, isolation: Isolation) -> ClientConfig {
     let mut config = client(settings);
     config
         // It joins no group, and librdkafka wants a name of one.
         .set("group.id", transactional_id(id))
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "earliest")
-        .set("isolation.level", "read_committed")
+        .set("isolation.level", isolation.name())
         .set("enable.partition.eof", "true");
     config
 }

@@ -10,7 +10,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use super::client;
+use super::client::{self, Isolation};
 use super::context::Context;
 use super::copies::Copies;
 use super::link::Ended;
@@ -54,9 +54,8 @@ pub(super) struct Topics {
 
 impl<'a> Cluster<'a> {
     pub(super) fn new(settings: &'a KafkaSettings, call: &'a Call<'a>) -> Result<Cluster<'a>, Ended> {
-        let config = client::inquirer(settings);
-        let inquirer = config.create_with_context(Context::new());
-        let inquirer = inquirer.map_err(|error| Ended::Failed(described(settings, &error)))?;
+        // It sees ends behind transactions that are not committed.
+        let inquirer = inquirer(settings, Isolation::Uncommitted)?;
         Ok(Cluster { settings, call, inquirer })
     }
 
@@ -122,6 +121,29 @@ impl<'a> Cluster<'a> {
         ends.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 
+    /// The partitions of the topic of the messages in which transactions are open.
+    pub(super) fn open_partitions(&self) -> Result<Vec<i32>, Ended> {
+        let committed = inquirer(self.settings, Isolation::Committed)?;
+        let topic = &self.settings.topic;
+        let failed = |error| Ended::Failed(described(self.settings, &error));
+        let found = self.inquirer.client().fetch_metadata(Some(topic), RESPONSE_TIMEOUT).map_err(failed)?;
+        let partitions = found.topics().iter().flat_map(|topic| topic.partitions());
+        let mut open = Vec::new();
+        for partition in partitions.map(|partition| partition.id()) {
+            self.check()?;
+            let end = |consumer: &BaseConsumer<Context>| {
+                let ends = consumer.client().fetch_watermarks(topic, partition, RESPONSE_TIMEOUT);
+                ends.map(|(_, end)| end).map_err(failed)
+            };
+            // Asked first: what others write meanwhile does not count.
+            let end_of_all = end(&self.inquirer)?;
+            if end(&committed)? < end_of_all {
+                open.push(partition);
+            }
+        }
+        Ok(open)
+    }
+
     /// Makes the topic of the progress if it is not there, and returns what is known of both topics.
     pub(super) fn prepare(&self) -> Result<Topics, Ended> {
         let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
@@ -180,7 +202,7 @@ impl<'a> Cluster<'a> {
         };
         let name = topic.name;
         Err(Ended::Failed(io::Error::other(format!(
-            "there is no topic {name}, where bbq keeps how far it is, and bbq cannot make it: {why}; make it: kafka-topics --create \
+            "there is no topic {name}, where bbq keeps its position, and bbq cannot create it: {why}; create it: kafka-topics --create \
              --topic {name} --partitions 1 --config cleanup.policy=compact"
         ))))
     }
@@ -212,6 +234,11 @@ impl<'a> Cluster<'a> {
         let found = found.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
         Ok(found.into_iter().next().and_then(Result::ok))
     }
+}
+
+fn inquirer(settings: &KafkaSettings, isolation: Isolation) -> Result<BaseConsumer<Context>, Ended> {
+    let inquirer = client::inquirer(settings, isolation).create_with_context(Context::new());
+    inquirer.map_err(|error| Ended::Failed(described(settings, &error)))
 }
 
 fn value<'a>(key: &str, of: Option<&'a ConfigResource>) -> Option<&'a str> {

@@ -16,7 +16,7 @@ use super::copies::Copies;
 use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
-use super::progress::{Progress, Reader};
+use super::progress::Progress;
 use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
@@ -28,7 +28,7 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same if librdkafka has told of an error meanwhile, such as a connection that ended.
 const ERROR_PATIENCE: Duration = Duration::from_secs(10);
 /// A call of librdkafka waits no longer. Then it is looked whether the sink is to stop, and the call is made again.
-const CALL_TIMEOUT: Duration = Duration::from_millis(100);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 /// A topic that the brokers make on request is there within this time.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two calls that return at once.
@@ -133,11 +133,7 @@ impl Connection {
             connection.begin()?;
             connection.send_progress(link)?;
             connection.wait_delivered(link, call)?;
-            let failure = connection.producer.context().take_failures().first().copied();
-            connection.check_fatal()?;
-            if let Some(failure) = failure {
-                return Err(Ended::Failed(described_code(&settings, failure.code)));
-            }
+            connection.check_delivered()?;
             connection.commit(link, call)?;
             link.shared.has_written(end);
         }
@@ -151,8 +147,8 @@ impl Connection {
         call: &Call<'_>,
         cluster: &Cluster<'_>,
     ) -> Result<(), Ended> {
+        let (found, Range { start, end }) = self.last_progress(link, call, cluster)?;
         let settings = &self.settings;
-        let (found, Range { start, end }) = Reader::new(settings, &link.shared.id, call)?.last(cluster)?;
         self.known_end = KnownEnd::new(end);
         let (has_found, has_written) = (found.is_some(), link.shared.is_writer());
         let is_own = found.as_ref().is_some_and(|found| found.writer == link.shared.writer);
@@ -193,6 +189,16 @@ impl Connection {
         link.refused.merge(refused);
         link.shared.note_refused(&mut link.refused);
         Ok(())
+    }
+
+    /// Whether the brokers have taken everything that was sent.
+    pub(super) fn check_delivered(&self) -> Result<(), Ended> {
+        let failure = self.producer.context().take_failures().first().copied();
+        self.check_fatal()?;
+        match failure {
+            Some(failure) => Err(Ended::Failed(described_code(&self.settings, failure.code))),
+            None => Ok(()),
+        }
     }
 
     /// Whether the producer is of no use any more.

@@ -17,7 +17,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::client;
+use super::client::{self, Isolation};
 use super::cluster::{Cluster, RESPONSE_TIMEOUT};
 use super::context::Context;
 use super::link::Ended;
@@ -33,6 +33,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether another server's transaction is over, and whether the sink is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// The own transactions have ended before anything is read. One that seems open for longer than this will not end by itself.
+const OWN_PATIENCE: Duration = Duration::from_secs(1);
 /// A consumer that reads one partition for no group has nothing to close at the brokers.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How many records at the end are read first; eight times as many if the own one is not among them.
@@ -55,7 +57,7 @@ impl Progress {
         format!("{writer}\n{positions}\n{refused}\n{}\n", positions.times())
     }
 
-    fn parse(offset: i64, value: &str) -> Option<Progress> {
+    pub(super) fn parse(offset: i64, value: &str) -> Option<Progress> {
         let mut lines = value.lines();
         let writer = lines.next()?.to_owned();
         let positions = Positions::parse(lines.next()?)?;
@@ -65,6 +67,14 @@ impl Progress {
     }
 }
 
+/// What the topic of the progress has of a sink.
+pub(super) enum Found {
+    /// The last record, and where the topic begins and ends.
+    Last(Option<Progress>, Range<i64>),
+    /// A transaction of the sink that is over for its coordinator has no mark in the topic: the value of its record.
+    LeftOpen(Vec<u8>),
+}
+
 /// Who reads.
 pub(super) struct Reader<'a> {
     settings: &'a KafkaSettings,
@@ -72,6 +82,8 @@ pub(super) struct Reader<'a> {
     call: &'a Call<'a>,
     consumer: Consuming,
     deadline: Instant,
+    /// Whether a transaction of the sink that was left open is returned, instead of waited for.
+    finds_left_open: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -79,26 +91,30 @@ impl<'a> Reader<'a> {
         settings: &'a KafkaSettings,
         id: &'a str,
         call: &'a Call<'a>,
+        finds_left_open: bool,
     ) -> Result<Reader<'a>, Ended> {
-        let consumer = Consuming::new(settings, id)?;
+        let consumer = Consuming::new(settings, id, Isolation::Committed)?;
         let patience = READ_PATIENCE.max(2 * settings.transaction_timeout);
-        Ok(Reader { settings, id, call, consumer, deadline: Instant::now() + patience })
+        Ok(Reader { settings, id, call, consumer, deadline: Instant::now() + patience, finds_left_open })
     }
 
-    /// The last record with the key of the sink, up to the end that the topic has now, and where the topic begins and ends.
-    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<(Option<Progress>, Range<i64>), Ended> {
+    /// Looks for the last record with the key of the sink, up to the end that the topic has now. The producer has ended what earlier ones
+    /// began.
+    pub(super) fn last(mut self, cluster: &Cluster<'_>) -> Result<Found, Ended> {
         let (low, end) = cluster.end_of_progress(RESPONSE_TIMEOUT)?;
         if low >= end {
-            return Ok((None, low..end));
+            return Ok(Found::Last(None, low..end));
         }
-        self.wait_stable(end)?;
+        if let Some(value) = self.wait_stable(end)? {
+            return Ok(Found::LeftOpen(value));
+        }
         let mut window = FIRST_WINDOW;
         loop {
             let begin = end.saturating_sub(window).max(low);
             if let Some((offset, value)) = self.read(begin, end)? {
                 let value = std::str::from_utf8(&value).ok();
                 let progress = value.and_then(|value| Progress::parse(offset, value));
-                return progress.map(|progress| (Some(progress), low..end)).ok_or_else(|| {
+                return progress.map(|progress| Found::Last(Some(progress), low..end)).ok_or_else(|| {
                     Ended::Failed(io::Error::other(format!(
                         "the last record of {} with the key {} was not written by bbq; nobody else may write to this topic",
                         self.settings.progress, self.id
@@ -106,18 +122,20 @@ impl<'a> Reader<'a> {
                 });
             }
             if begin == low {
-                return Ok((None, low..end));
+                return Ok(Found::Last(None, low..end));
             }
             window = window.saturating_mul(WINDOW_FACTOR);
             // What the first one still has to tell of its window cannot be taken for the next one's.
-            self.consumer = Consuming::new(self.settings, self.id)?;
+            self.consumer = Consuming::new(self.settings, self.id, Isolation::Committed)?;
         }
     }
 
     /// Waits until all transactions before `end` are over: readers of committed records see no further than the first that is not.
-    fn wait_stable(&self, end: i64) -> Result<(), Ended> {
+    /// Returns the record of the first if it is of this sink, and stays open.
+    fn wait_stable(&self, end: i64) -> Result<Option<Vec<u8>>, Ended> {
         let consumer = self.consumer.get()?;
-        let mut is_told = false;
+        let (mut is_told, mut first) = (false, None);
+        let mut finds_left_open = self.finds_left_open;
         loop {
             let why = format!(
                 "a transaction stays open for longer than one of this sink can; unless another server has a longer \
@@ -130,7 +148,17 @@ impl<'a> Reader<'a> {
             let ends = consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(SILENCE_MAX));
             let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
             if stable >= end {
-                return Ok(());
+                return Ok(None);
+            }
+            let (offset, since) = *first.get_or_insert_with(|| (stable, Instant::now()));
+            if offset != stable {
+                (first, finds_left_open) = (None, self.finds_left_open);
+            } else if finds_left_open && since.elapsed() >= OWN_PATIENCE {
+                if let Some(value) = self.own_at(stable)? {
+                    return Ok(Some(value));
+                }
+                // The first is of another server. What is behind it is looked at when that has ended.
+                finds_left_open = false;
             }
             if !std::mem::replace(&mut is_told, true) {
                 let (topic, seconds) = (&self.settings.progress, left.as_secs());
@@ -143,6 +171,32 @@ impl<'a> Reader<'a> {
             }
             self.call.pause(LOOK_INTERVAL);
         }
+    }
+
+    /// The value of the record at this offset, committed or not, if it has the own key.
+    fn own_at(&self, offset: i64) -> Result<Option<Vec<u8>>, Ended> {
+        let consuming = Consuming::new(self.settings, self.id, Isolation::Uncommitted)?;
+        let consumer = consuming.get()?;
+        self.assign(consumer, offset)?;
+        let silent_since = Instant::now();
+        loop {
+            self.check(&format!("the brokers do not respond{MAJORITY}"), silent_since + SILENCE_MAX)?;
+            match consumer.poll(LOOK_INTERVAL) {
+                Some(Ok(message)) => {
+                    let is_own = message.offset() == offset && message.key() == Some(self.id.as_bytes());
+                    return Ok(is_own.then(|| message.payload().unwrap_or_default().to_vec()));
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
+                None | Some(Err(_)) => {}
+            }
+        }
+    }
+
+    fn assign(&self, consumer: &BaseConsumer<Context>, begin: i64) -> Result<(), Ended> {
+        let mut assignment = TopicPartitionList::new();
+        let added = assignment.add_partition_offset(&self.settings.progress, 0, Offset::Offset(begin));
+        let assigned = added.and_then(|()| consumer.assign(&assignment));
+        assigned.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 
     fn check(&self, why: &str, until: Instant) -> Result<(), Ended> {
@@ -166,9 +220,7 @@ impl<'a> Reader<'a> {
     fn read(&self, begin: i64, end: i64) -> Result<Option<(i64, Vec<u8>)>, Ended> {
         let failed = |error: &KafkaError| Ended::Failed(described(self.settings, error));
         let consumer = self.consumer.get()?;
-        let mut assignment = TopicPartitionList::new();
-        let added = assignment.add_partition_offset(&self.settings.progress, 0, Offset::Offset(begin));
-        added.and_then(|()| consumer.assign(&assignment)).map_err(|error| failed(&error))?;
+        self.assign(consumer, begin)?;
         let mut last = None;
         let mut why = format!("the brokers do not respond{MAJORITY}");
         let mut silent_since = Instant::now();
@@ -211,8 +263,8 @@ impl<'a> Reader<'a> {
 struct Consuming(Option<BaseConsumer<Context>>);
 
 impl Consuming {
-    fn new(settings: &KafkaSettings, id: &str) -> Result<Consuming, Ended> {
-        let consumer = client::reader(settings, id).create_with_context(Context::new());
+    fn new(settings: &KafkaSettings, id: &str, isolation: Isolation) -> Result<Consuming, Ended> {
+        let consumer = client::reader(settings, id, isolation).create_with_context(Context::new());
         consumer
             .map(|consumer| Consuming(Some(consumer)))
             .map_err(|error| Ended::Failed(described(settings, &error)))

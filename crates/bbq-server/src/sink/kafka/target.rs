@@ -62,7 +62,7 @@ pub(in crate::sink) static KAFKA: Kind = Kind {
             key: "progress_topic",
             values: Values::Text { form: "TOPIC", pattern: "" },
             default: "TOPIC-bbq-progress",
-            meaning: "the topic where bbq keeps how far it is; made if it is not there",
+            meaning: "the topic where bbq keeps its position; created if it is missing",
         },
         SpecOption {
             key: "transaction_timeout_seconds",

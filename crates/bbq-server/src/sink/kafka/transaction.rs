@@ -39,7 +39,7 @@ const FIRST_REFUSALS_MAX: usize = 16;
 /// Messages in a row that are given up between two waits, and at once: see `http/refusals`.
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
 /// Stands for the record about the progress; messages are numbered from 1 on.
-const PROGRESS: usize = 0;
+pub(super) const PROGRESS: usize = 0;
 
 /// Why a message could not be given to librdkafka.
 enum Unsent {

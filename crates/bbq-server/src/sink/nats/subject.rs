@@ -96,7 +96,11 @@ impl Template {
 
     /// The subject of a message of an entry.
     pub(super) fn subject(&self, entry: &Entry<'_>, message: &[u8]) -> Subject {
-        let fields = if self.is_per_message() { syslog::read(message) } else { SyslogFields::default() };
+        let fields = if self.is_per_message() {
+            syslog::read(message, entry.origin().received_ns)
+        } else {
+            SyslogFields::default()
+        };
         let mut subject = String::new();
         for part in &self.parts {
             match part {

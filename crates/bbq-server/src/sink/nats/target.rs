@@ -65,7 +65,7 @@ pub(in crate::sink) static NATS: Kind = Kind {
             key: "progress",
             values: Values::Text { form: "SUBJECT", pattern: "" },
             default: PROGRESS_DEFAULT,
-            meaning: "the stream must have the subject SUBJECT.ID, too, where bbq keeps how far it is",
+            meaning: "the stream must also have the subject SUBJECT.ID, where bbq keeps its position",
         },
         SpecOption {
             key: "keep_seconds",

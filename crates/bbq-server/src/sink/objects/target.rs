@@ -15,7 +15,7 @@ use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
 use super::store::Store;
 use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
+use crate::config::query::{Query, SpecOption, has_user};
 use crate::config::secret::Secret;
 use crate::config::values::Values;
 use crate::sink::interface::{Now, OpenError, Sink};
@@ -137,11 +137,7 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
     }
     let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
     let text = |query: &mut Query<'_>, key| query.take(key, |text| Ok(text.to_owned()));
-    let endpoint =
-        query.take("endpoint", |url| match url.starts_with("http://") || url.starts_with("https://") {
-            true => Ok(url.trim_end_matches('/').to_owned()),
-            false => Err(format!("{url:?} is not a URL such as https://HOST:PORT")),
-        })?;
+    let endpoint = query.take("endpoint", endpoint)?;
     let region = text(query, "region")?;
     let access_key_id = text(query, "access_key_id")?;
     let secret_access_key = query.take_secret("secret_access_key")?;
@@ -244,6 +240,21 @@ fn open(settings: &ObjectSettings, store: Store, state: Option<&str>) -> Result<
     Ok(Box::new(sink))
 }
 
+/// Reads the URL of a server.
+fn endpoint(url: &str) -> Result<String, String> {
+    // It would be in the log and in the status.
+    if has_user(url) {
+        return Err(
+            "it has a user or a password; write it without, and use access_key_id and secret_access_key_file"
+                .to_owned(),
+        );
+    }
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(format!("{url:?} is not a URL such as https://HOST:PORT"));
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::sink::SinkSpec;
@@ -257,6 +268,7 @@ mod tests {
             ("s3://bucket/a//b", "empty part"),
             ("s3://bucket/a/../b", "empty part"),
             ("s3://bucket?endpoint=host:9000", "https://HOST:PORT"),
+            ("s3://bucket?endpoint=http://me:sesame@host:9000", "secret_access_key_file"),
             ("s3://bucket?access_key_id=me", "need each other"),
             ("s3://bucket?secret_access_key=sesame", "secret_access_key_file=PATH"),
             ("s3://bucket?tls_ca=/nowhere", "/nowhere"),

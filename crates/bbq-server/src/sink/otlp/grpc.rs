@@ -44,6 +44,17 @@ pub(super) struct GrpcCalls {
 impl Exchange for GrpcCalls {
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;
+        self.call(to, text, may_be_too_large).await.map(Answer::from)
+    }
+
+    async fn takes_empty(&self, to: &Receiver) -> bool {
+        matches!(self.call(to, Vec::new(), false).await, Ok(Verdict::Taken))
+    }
+}
+
+impl GrpcCalls {
+    /// Makes a call with these records.
+    async fn call(&self, to: &Receiver, text: Vec<u8>, may_be_too_large: bool) -> io::Result<Verdict> {
         let coding = self.settings.coding;
         let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
         let mut request = self.settings.request(&to.uri, body.into(), "application/grpc");
@@ -52,11 +63,9 @@ impl Exchange for GrpcCalls {
             request.headers_mut().insert(ENCODING, name);
         }
         let response = to.client.request(request).await?;
-        self.verdict(to, response, may_be_too_large).await.map(Answer::from)
+        self.verdict(to, response, may_be_too_large).await
     }
-}
 
-impl GrpcCalls {
     async fn verdict(
         &self,
         from: &Receiver,

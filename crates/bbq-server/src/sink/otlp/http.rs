@@ -12,12 +12,13 @@ use std::io;
 
 use bbq_wire::otlp::join;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::request::{Settings, error};
 use crate::otlp::answer;
 use crate::sink::delivery::Part;
+use crate::sink::http::coding::Coding;
 use crate::sink::http::receivers::Receiver;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
 use crate::sink::http::{response, retry_after, whole_in_time};
@@ -32,17 +33,30 @@ pub(super) struct HttpPosts {
 
 impl Exchange for HttpPosts {
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
-        let coding = self.settings.coding;
-        let mut request = self.settings.request(&to.uri, coding.encode(join(&text))?.into(), PROTOBUF);
-        if let Some(name) = coding.name() {
-            request.headers_mut().insert(CONTENT_ENCODING, name);
-        }
-        let response = to.client.request(request).await?;
-        self.verdict(to, response).await.map(Answer::from)
+        self.post(to, text).await.map(Answer::from)
+    }
+
+    async fn takes_empty(&self, to: &Receiver) -> bool {
+        matches!(self.post(to, Vec::new()).await, Ok(Verdict::Taken))
     }
 }
 
 impl HttpPosts {
+    /// Sends a request with these records.
+    async fn post(&self, to: &Receiver, text: Vec<u8>) -> io::Result<Verdict> {
+        let coding = if text.is_empty() { Coding::None } else { self.settings.coding };
+        let mut request = self.settings.request(&to.uri, coding.encode(join(&text))?.into(), PROTOBUF);
+        if let Some(name) = coding.name() {
+            request.headers_mut().insert(CONTENT_ENCODING, name);
+        }
+        if text.is_empty() {
+            // hyper leaves it out, and some servers ask for it (RFC 9110, 8.6).
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        let response = to.client.request(request).await?;
+        self.verdict(to, response).await
+    }
+
     async fn verdict(&self, from: &Receiver, response: Response<Incoming>) -> io::Result<Verdict> {
         let uri = &from.uri;
         let status = response.status();

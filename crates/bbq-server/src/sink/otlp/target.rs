@@ -241,7 +241,7 @@ mod tests {
             ("otlp+http://host?compress=zstd", "none, gzip"),
             ("otlp+http://host?tls_ca=/x", "unknown option \"tls_ca\""),
             ("otlp+grpcs://host?tls_cert=/nowhere", "tls_key=PATH"),
-            ("otlp://host", "did you mean otlp+"),
+            ("otlp://host", "write otlp+http://HOST:4318"),
         ] {
             let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("sesame"), "{error}");

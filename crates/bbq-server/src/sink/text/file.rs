@@ -26,6 +26,9 @@ use super::aside;
 use super::output::{Output, named};
 use super::rotation::Rotation;
 
+/// How far the day of a file may be ahead of the clock, which was set back: more is a clock that was wrong before.
+const MAX_AHEAD: chrono::Days = chrono::Days::new(1);
+
 pub(super) struct FileOutput {
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -220,6 +223,8 @@ impl FileOutput {
 
     /// Goes on with the file that is at the path now, or with a new one.
     fn begin_new(&mut self, now: DateTime<Utc>) -> io::Result<()> {
+        // Somebody may have deleted the directory, too.
+        make_directories(&*self.storage, &self.path)?;
         let mut new = FileOutput::append_to(Arc::clone(&self.storage), &self.path, self.rotation, now)?;
         new.begin_line()?;
         let truncations = self.truncations;
@@ -238,7 +243,7 @@ impl Output for FileOutput {
     }
 
     fn write(&mut self, bytes: &[u8], taken: &mut usize, now: DateTime<Utc>) -> io::Result<()> {
-        if self.length == 0 {
+        if self.length == 0 || self.day > now.date_naive() + MAX_AHEAD {
             self.day = now.date_naive();
         }
         let rest = &bytes[*taken..];
@@ -299,6 +304,7 @@ impl Output for FileOutput {
             return Ok(false);
         }
         info!(path = %self.path.display(), "the file was moved away; beginning a new one");
+        make_directories(&*self.storage, &self.path)?;
         sync_names(&*self.storage, &self.path)?;
         self.begin_new(now)?;
         Ok(true)
@@ -318,7 +324,7 @@ impl Output for FileOutput {
     }
 
     fn is_old(&self, now: DateTime<Utc>) -> bool {
-        self.rotation.daily && self.length > 0 && self.day != now.date_naive()
+        self.rotation.daily && self.length > 0 && self.day < now.date_naive()
     }
 
     fn begin_rotation(&mut self, now: DateTime<Utc>) -> io::Result<()> {
@@ -416,6 +422,48 @@ mod tests {
         let mut output = open(&path, Rotation::default(), Some(&state));
         write(&mut output, b"2\n");
         assert_eq!(fs::read(&path).unwrap(), b"one\n2\n");
+    }
+
+    #[test]
+    fn a_directory_that_was_deleted_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/er/out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        write(&mut output, b"one\n");
+        commit(&mut output);
+        fs::remove_dir_all(directory.path().join("deep")).unwrap();
+        assert!(output.has_moved());
+        assert!(output.follow(Utc::now()).unwrap());
+        write(&mut output, b"two\n");
+        commit(&mut output);
+        assert_eq!(fs::read(&path).unwrap(), b"two\n");
+        // In the middle of a group, which is written again.
+        write(&mut output, b"three\n");
+        fs::remove_dir_all(directory.path().join("deep")).unwrap();
+        assert!(output.commit().is_err());
+        output.roll_back().unwrap();
+        write(&mut output, b"three\n");
+        commit(&mut output);
+        assert_eq!(fs::read(&path).unwrap(), b"three\n");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_over_midnight_sets_nothing_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let at = |time: &str| DateTime::parse_from_rfc3339(time).unwrap().to_utc();
+        let after = at("2026-11-28T00:00:01Z");
+        let mut output =
+            FileOutput::open(&disk(), &path, Rotation { daily: true, ..Rotation::default() }, None, after)
+                .unwrap();
+        output.write(b"one\n", &mut 0, after).unwrap();
+        assert!(!output.is_old(at("2026-11-27T23:59:59Z")));
+        assert!(!output.is_old(after));
+        assert!(output.is_old(at("2026-11-29T00:00:00Z")));
+        // A clock that was a year ahead stops no rotation for a year.
+        output.day = at("2027-11-28T00:00:00Z").date_naive();
+        output.write(b"two\n", &mut 0, after).unwrap();
+        assert!(!output.is_old(after) && output.is_old(at("2026-11-29T00:00:00Z")));
     }
 
     #[test]

@@ -22,6 +22,11 @@ const READ_BYTES: usize = 1024 * 1024;
 /// For each further part the spool is read once more.
 const LINES_COMPARED_MAX: usize = 256 * 1024;
 
+/// Copies of parts of a file with the same place and length, which are different: more of them come from no crash.
+const COPIES_MAX: u32 = 100;
+/// The end of the name of a copy that is not complete.
+const PARTIAL: &str = ".partial";
+
 /// Passes the text that the spool can write again to the function, in pieces of whole messages: of each lane at least so many bytes, if it
 /// has them.
 pub(in crate::sink) type Again<'a> = dyn FnMut(u64, &mut dyn FnMut(&[u8])) -> io::Result<()> + 'a;
@@ -36,7 +41,8 @@ pub(in crate::sink) struct Surplus {
 }
 
 /// Copies the end of a file, durably, if it has lines that `again` does not write again. `state` is that of the cursor. The name says which
-/// part of the file it is, so a copy that a crash interrupted is made once more under the same name.
+/// part of the file it is. A copy has its name when it is durable, and is never written again: if the power fails while the end is cut off, the
+/// file may have its length still, and zeros in place of lines.
 pub(in crate::sink) fn keep(
     storage: &dyn Storage,
     path: &Path,
@@ -53,15 +59,69 @@ pub(in crate::sink) fn keep(
     if file.inode().map_err(told)? != inode || end <= length {
         return Ok(None);
     }
-    let lines = count_missing(&*file, length..end, again).map_err(told)?;
+    let part = length..end;
+    let (kept_in, earlier) = find_copy(storage, path, &*file, &part)?;
+    let lines = match &earlier {
+        Some(earlier) => count_missing(&**earlier, 0..end - length, again),
+        None => count_missing(&*file, part.clone(), again),
+    };
+    let lines = lines.map_err(told)?;
     if lines == 0 {
         return Ok(None);
     }
-    let mut kept_in = path.as_os_str().to_owned();
-    kept_in.push(format!(".beyond-cursor-{length}-{end}"));
-    let kept_in = PathBuf::from(kept_in);
-    copy(storage, &*file, length..end, &kept_in).map_err(|error| named(&kept_in, &error))?;
+    if earlier.is_none() {
+        copy(storage, &*file, part, &kept_in).map_err(|error| named(&kept_in, &error))?;
+    }
     Ok(Some(Surplus { lines, kept_in }))
+}
+
+/// An earlier copy of a part of the file, or a name for a new one.
+fn find_copy(
+    storage: &dyn Storage,
+    path: &Path,
+    file: &dyn StorageFile,
+    part: &Range<u64>,
+) -> io::Result<(PathBuf, Option<Box<dyn StorageFile>>)> {
+    for number in 1..=COPIES_MAX {
+        let name = name_of_copy(path, part, number);
+        match storage.kind(&name) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((name, None)),
+            Err(error) => return Err(named(&name, &error)),
+        }
+        let earlier = storage.open(&name, OpenMode::Existing).map_err(|error| named(&name, &error))?;
+        if is_copy(&*earlier, file, part.clone()).map_err(|error| named(path, &error))? {
+            return Ok((name, Some(earlier)));
+        }
+    }
+    Err(io::Error::other(format!(
+        "{} has {COPIES_MAX} copies of its end, such as {}; move them elsewhere",
+        path.display(),
+        name_of_copy(path, part, 1).display()
+    )))
+}
+
+fn name_of_copy(path: &Path, part: &Range<u64>, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".beyond-cursor-{}-{}", part.start, part.end));
+    if number > 1 {
+        name.push(format!("-{number}"));
+    }
+    PathBuf::from(name)
+}
+
+/// Whether an earlier copy has this part of the file. The file may have zeros since.
+fn is_copy(earlier: &dyn StorageFile, file: &dyn StorageFile, part: Range<u64>) -> io::Result<bool> {
+    let (start, mut is_same) = (part.start, earlier.len()? == part.end - part.start);
+    let mut kept = vec![0; READ_BYTES];
+    each_piece(file, part, |offset, bytes| {
+        let kept = &mut kept[..bytes.len()];
+        is_same = is_same
+            && earlier.read_at(offset - start, kept)? == bytes.len()
+            && bytes.iter().zip(&*kept).all(|(byte, kept)| byte == kept || *byte == 0);
+        Ok(())
+    })?;
+    Ok(is_same)
 }
 
 /// Lines in a part of a file that are not written again. A line that is there twice, far apart, may count as written again if it is once.
@@ -127,11 +187,16 @@ impl LineHashes {
     }
 }
 
+/// Makes the copy under another name first, which a crash may leave.
 fn copy(storage: &dyn Storage, file: &dyn StorageFile, part: Range<u64>, to: &Path) -> io::Result<()> {
-    let copy = storage.open(to, OpenMode::Empty)?;
+    let mut partial = to.as_os_str().to_owned();
+    partial.push(PARTIAL);
+    let partial = Path::new(&partial);
+    let copy = storage.open(partial, OpenMode::Empty)?;
     let start = part.start;
     each_piece(file, part, |offset, bytes| copy.write_all_at(offset - start, bytes))?;
     copy.sync_all()?;
+    storage.rename(partial, to)?;
     storage.sync_dir(parent_of(to))
 }
 
@@ -184,6 +249,19 @@ mod tests {
             Some((2, kept.kept_in)),
             "the same name"
         );
+        // The power failed while the end was cut off.
+        fs::write(&path, "one\ntwo\n\0\0\0\0e\nfo").unwrap();
+        let kept = keep(4, "").unwrap();
+        assert_eq!((kept.lines, fs::read_to_string(&kept.kept_in).unwrap().as_str()), (2, "two\nthree\nfo"));
+        // Other lines, of the same length.
+        fs::write(&path, "one\nsix\nthree\nfo").unwrap();
+        let other = keep(4, "three\n").unwrap();
+        assert_eq!(
+            (other.lines, fs::read_to_string(&other.kept_in).unwrap().as_str()),
+            (1, "six\nthree\nfo")
+        );
+        assert_eq!(fs::read_to_string(&kept.kept_in).unwrap(), "two\nthree\nfo");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "none is left half made");
         let mut nothing = |_, _: &mut dyn FnMut(&[u8])| Ok(());
         let none = directory.path().join("none");
         for (path, state) in [(&path, "inode 1 length 4"), (&none, "inode 1 length 4")] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bbq_spool::limits::READ_BYTES_TARGET;
 use bbq_spool::{
-    DiskStorage, Envelope, OpenMode, Source, Spool, SpoolOptions, Step, SteppedTime, StorageFile,
+    DiskStorage, Envelope, NameMark, OpenMode, Source, Spool, SpoolOptions, Step, SteppedTime, StorageFile,
 };
 use bbq_storage::Storage;
 use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
@@ -83,7 +83,8 @@ impl Rig {
         self.next_sequence += records.len() as u64;
         let bytes = builder.finish(&identity).unwrap();
         let header = Batch::peek(bytes).unwrap().unwrap();
-        let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+        let envelope =
+            Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
         let group = self.spool.lanes()[lane].append(&envelope, &header, bytes, true).unwrap();
         while self.spool.lanes()[lane].durable().group < group {
             assert!(!matches!(self.spool.step(lane), Step::Waits(None)), "the lane waits");

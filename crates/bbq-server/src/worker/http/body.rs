@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, sleep};
 
-use super::coding::{Coding, Decoder};
+use super::coding::{Coding, Decoder, NotDecoded};
 use super::refused::Refused;
 use super::source::Source;
 use crate::access::Identity;
@@ -89,10 +89,10 @@ impl HeldBody {
             held.take(decoder, &data, bytes_max, 0).await?;
         }
         match &mut decoder {
-            Some(decoder) => decoder.finish(&mut held.bytes).map_err(|_| Refused::Corrupt)?,
+            Some(decoder) => decoder.finish(&mut held.bytes).map_err(Refused::NotDecoded)?,
             // An empty body. A compressed one has at least a header.
             None if coding == Coding::Identity => {}
-            None => return Err(Refused::Corrupt),
+            None => return Err(Refused::NotDecoded(NotDecoded::Corrupt)),
         }
         if held.bytes.len() > bytes_max {
             return Err(Refused::BodyTooLarge { bytes_max });
@@ -114,7 +114,7 @@ impl HeldBody {
         let coded = std::mem::take(&mut self.bytes);
         let mut decoder = Decoder::new(coding).map_err(|_| Refused::NoMemory)?;
         self.take(&mut decoder, &coded[from..], bytes_max, coded.capacity()).await?;
-        decoder.finish(&mut self.bytes).map_err(|_| Refused::Corrupt)?;
+        decoder.finish(&mut self.bytes).map_err(Refused::NotDecoded)?;
         if self.bytes.len() > bytes_max {
             return Err(Refused::BodyTooLarge { bytes_max });
         }
@@ -144,7 +144,7 @@ impl HeldBody {
         more: usize,
     ) -> Result<(), Refused> {
         for steps in 1_u32.. {
-            let has_more = decoder.step(&mut data, &mut self.bytes).map_err(|_| Refused::Corrupt)?;
+            let has_more = decoder.step(&mut data, &mut self.bytes).map_err(Refused::NotDecoded)?;
             if self.bytes.len() > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }

@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use hyper::header::HeaderValue;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
@@ -16,6 +16,10 @@ const STEP_BYTES: usize = 32 * 1024;
 /// The largest window of a zstd frame, as a power of 2: 8 MiB, which RFC 8878 recommends supporting. Every level up to 19 needs
 /// no more.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// Members of gzip, or frames of zstd, in a body. Senders that put parts together make some; an empty one is 20 bytes and costs some 3 us.
+const PARTS_MAX: usize = 1024;
+/// There may be one more for each of so many bytes of output.
+const PART_BYTES_MIN: usize = 1024;
 /// What an inflate decoder holds: its window, its tables, and the output of a step.
 const INFLATE_BYTES: usize = 96 * 1024;
 
@@ -46,14 +50,44 @@ impl Coding {
     }
 }
 
-/// The bytes are not valid in their coding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Corrupt;
+/// Why a body cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotDecoded {
+    #[error("the body is not what its Content-Encoding says, or is cut short")]
+    Corrupt,
+    #[error(
+        "a frame of zstd wants a window of more than {} MiB, which takes as much memory here; compress with level 19 at most, and without \
+         --ultra or a --long over 23",
+        1 << (ZSTD_WINDOW_LOG_MAX - 20)
+    )]
+    Window,
+    #[error(
+        "the body has more than {PARTS_MAX} members of gzip or frames of zstd that are nearly empty; compress it as a whole"
+    )]
+    Parts,
+}
+
+use NotDecoded::Corrupt;
+
+/// The members of gzip, or frames of zstd, that have ended.
+#[derive(Default)]
+pub(super) struct Parts(usize);
+
+impl Parts {
+    /// Counts one that has ended, with which the body has so many bytes.
+    fn add(&mut self, body_bytes: usize) -> Result<(), NotDecoded> {
+        self.0 += 1;
+        if self.0 > PARTS_MAX + body_bytes / PART_BYTES_MIN { Err(NotDecoded::Parts) } else { Ok(()) }
+    }
+}
 
 /// The state of a body that is being decoded.
 pub(super) enum Decoder {
     Identity,
-    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Gzip {
+        member: Box<GzDecoder<Vec<u8>>>,
+        ended: Parts,
+    },
     /// The zlib format, as RFC 9110 specifies.
     Deflate {
         inflate: Box<Decompress>,
@@ -64,15 +98,18 @@ pub(super) enum Decoder {
         context: DCtx<'static>,
         output: Box<[u8]>,
         has_ended: bool,
+        ended: Parts,
     },
 }
 
 impl Decoder {
-    pub(super) fn new(coding: Coding) -> Result<Decoder, Corrupt> {
+    pub(super) fn new(coding: Coding) -> Result<Decoder, NotDecoded> {
         let output = || vec![0; STEP_BYTES].into_boxed_slice();
         Ok(match coding {
             Coding::Identity => Decoder::Identity,
-            Coding::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            Coding::Gzip => {
+                Decoder::Gzip { member: Box::new(GzDecoder::new(Vec::new())), ended: Parts::default() }
+            }
             Coding::Deflate => Decoder::Deflate {
                 inflate: Box::new(Decompress::new(true)),
                 output: output(),
@@ -81,7 +118,7 @@ impl Decoder {
             Coding::Zstd => {
                 let mut context = DCtx::try_create().ok_or(Corrupt)?;
                 context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX)).map_err(|_| Corrupt)?;
-                Decoder::Zstd { context, output: output(), has_ended: false }
+                Decoder::Zstd { context, output: output(), has_ended: false, ended: Parts::default() }
             }
         })
     }
@@ -90,29 +127,34 @@ impl Decoder {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Decoder::Identity => 0,
-            Decoder::Gzip(_) | Decoder::Deflate { .. } => INFLATE_BYTES,
+            Decoder::Gzip { .. } | Decoder::Deflate { .. } => INFLATE_BYTES,
             Decoder::Zstd { context, output, .. } => context.sizeof() + output.len(),
         }
     }
 
     /// Decodes the front of `input`, removes that part from `input`, and appends the result to `body`. Returns whether another
     /// step can do more.
-    pub(super) fn step(&mut self, input: &mut &[u8], body: &mut Vec<u8>) -> Result<bool, Corrupt> {
+    pub(super) fn step(&mut self, input: &mut &[u8], body: &mut Vec<u8>) -> Result<bool, NotDecoded> {
         match self {
             Decoder::Identity => {
                 body.extend_from_slice(std::mem::take(input));
                 Ok(false)
             }
-            Decoder::Gzip(decoder) => {
+            Decoder::Gzip { member, ended } => {
                 if input.is_empty() {
                     return Ok(false);
                 }
-                let taken = decoder.write(input).map_err(|_| Corrupt)?;
+                let taken = member.write(input).map_err(|_| Corrupt)?;
                 if taken == 0 {
-                    return Err(Corrupt);
+                    // The member has ended, and another one follows.
+                    member.try_finish().map_err(|_| Corrupt)?;
+                    body.append(member.get_mut());
+                    ended.add(body.len())?;
+                    **member = GzDecoder::new(Vec::new());
+                    return Ok(true);
                 }
                 *input = &input[taken..];
-                body.append(decoder.get_mut());
+                body.append(member.get_mut());
                 Ok(!input.is_empty())
             }
             Decoder::Deflate { inflate, output, has_ended } => {
@@ -128,29 +170,32 @@ impl Decoder {
                 body.extend_from_slice(&output[..made]);
                 made_progress(input, taken, made)
             }
-            Decoder::Zstd { context, output, has_ended } => {
+            Decoder::Zstd { context, output, has_ended, ended } => {
                 if input.is_empty() && *has_ended {
                     return Ok(false);
                 }
                 let mut from = InBuffer::around(input);
                 let mut to = OutBuffer::around(&mut **output);
-                let hint = context.decompress_stream(&mut to, &mut from).map_err(|_| Corrupt)?;
+                let hint = context.decompress_stream(&mut to, &mut from).map_err(zstd_error)?;
                 let (taken, made) = (from.pos(), to.pos());
                 *has_ended = hint == 0;
                 *input = &input[taken..];
                 body.extend_from_slice(&output[..made]);
+                if *has_ended && taken > 0 {
+                    ended.add(body.len())?;
+                }
                 made_progress(input, taken, made)
             }
         }
     }
 
     /// Ends the body.
-    pub(super) fn finish(&mut self, body: &mut Vec<u8>) -> Result<(), Corrupt> {
+    pub(super) fn finish(&mut self, body: &mut Vec<u8>) -> Result<(), NotDecoded> {
         match self {
             Decoder::Identity => Ok(()),
-            Decoder::Gzip(decoder) => {
-                decoder.try_finish().map_err(|_| Corrupt)?;
-                body.append(decoder.get_mut());
+            Decoder::Gzip { member, .. } => {
+                member.try_finish().map_err(|_| Corrupt)?;
+                body.append(member.get_mut());
                 Ok(())
             }
             Decoder::Deflate { has_ended, .. } | Decoder::Zstd { has_ended, .. } => {
@@ -164,8 +209,14 @@ impl Decoder {
     }
 }
 
+/// Of ZSTD_decompressStream. The library has no numbers for its errors, but names that stay.
+fn zstd_error(code: usize) -> NotDecoded {
+    let is_window = zstd_safe::get_error_name(code) == "Frame requires too much memory for decoding";
+    if is_window { NotDecoded::Window } else { Corrupt }
+}
+
 /// Whether another step can do something: there is input, or output that did not fit into this step.
-fn made_progress(input: &[u8], taken: usize, made: usize) -> Result<bool, Corrupt> {
+fn made_progress(input: &[u8], taken: usize, made: usize) -> Result<bool, NotDecoded> {
     if taken == 0 && made == 0 {
         return if input.is_empty() { Ok(false) } else { Err(Corrupt) };
     }
@@ -228,7 +279,7 @@ mod tests {
     }
 
     /// Decodes `bytes` in pieces. Returns the body, and the most that a step has added.
-    fn decoded(coding: Coding, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, usize), Corrupt> {
+    fn decoded(coding: Coding, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, usize), NotDecoded> {
         let mut decoder = Decoder::new(coding)?;
         let (mut body, mut most) = (Vec::new(), 0);
         for mut input in bytes.chunks(piece) {
@@ -268,6 +319,18 @@ mod tests {
     }
 
     #[test]
+    fn many_empty_parts_are_refused_and_many_small_ones_are_not() {
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let empty = coded(coding, b"").repeat(PARTS_MAX + 2);
+            for piece in [100, empty.len()] {
+                assert_eq!(decoded(coding, &empty, piece), Err(NotDecoded::Parts), "{coding:?}");
+            }
+            let small = coded(coding, &[b'x'; PART_BYTES_MIN]).repeat(3 * PARTS_MAX);
+            assert_eq!(decoded(coding, &small, small.len()).unwrap().0.len(), 3 * PARTS_MAX * PART_BYTES_MIN);
+        }
+    }
+
+    #[test]
     fn a_step_is_small_however_much_the_body_expands() {
         let plain = vec![0; 8 * 1024 * 1024];
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
@@ -296,7 +359,7 @@ mod tests {
     fn a_zstd_frame_with_a_large_window_is_refused() {
         // Magic, a descriptor without a content size, a window of 2^(10+17) bytes, and a raw block.
         let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x09, 0, 0, b'x'];
-        assert!(decoded(Coding::Zstd, &frame, 100).is_err());
+        assert_eq!(decoded(Coding::Zstd, &frame, 100), Err(NotDecoded::Window));
         let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3, 0x09, 0, 0, b'x'];
         assert_eq!(decoded(Coding::Zstd, &frame, 100).unwrap().0, b"x");
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what an HTTP/2 client can make the server hold is bounded by the limits below and by those of bodies.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -10,8 +11,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
@@ -21,10 +25,12 @@ use super::open::{Activity, Registered};
 use super::overhead::{Overhead, STREAM_WINDOW_BYTES};
 use super::pace::Pace;
 use super::prefixed::Prefixed;
+use super::response_body::ResponseBody;
 use super::source::Source;
 use crate::access::NewConnection;
 use crate::tls::ServedTls;
 use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
+use crate::worker::intake::Intake;
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
 /// Maximum requests that an HTTP/2 connection may have open at a time.
@@ -43,6 +49,11 @@ const SEND_BYTES_MAX: usize = 16 * 1024;
 /// How long a connection of HTTP/2 may be without a request, and one whose client does not read a response. Exporters of
 /// OpenTelemetry send every few seconds to a minute, and a new connection costs them a handshake.
 const IDLE_MAX: Duration = Duration::from_secs(300);
+/// The same of HTTP/1.1, and what a response says of it. A proxy keeps idle connections for up to 60 s by default (nginx, load balancers
+/// of clouds); if the server ended them first, a request on its way would be lost.
+const IDLE_HTTP1_MAX: Duration = Duration::from_secs(75);
+const KEEP_ALIVE: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("keep-alive"), HeaderValue::from_static("timeout=75"));
 /// How long a client has to end a connection that the server wants to end, and to read what is left.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum bytes that HTTP/1.1 reads ahead, so also the longest head of a request.
@@ -160,9 +171,13 @@ async fn serve(
             async move {
                 let (source, activity) = &*source;
                 let _open = activity.request();
-                let response = source.respond(request, activity).await;
+                let mut response = source.respond(request, activity).await;
+                if !is_http2 {
+                    let (name, value) = KEEP_ALIVE;
+                    response.headers_mut().insert(name, value);
+                }
                 source.overhead.add_answered();
-                Ok::<_, std::convert::Infallible>(response)
+                Ok::<_, Infallible>(response)
             }
         })
     };
@@ -200,10 +215,24 @@ async fn serve(
         connection.as_mut().graceful_shutdown();
         return finish(connection, ends).await;
     }
+    serve_http1(stream, service, &intake, activity).await;
+}
+
+async fn serve_http1<S>(
+    mut stream: Prefixed<impl AsyncRead + AsyncWrite + Unpin + 'static>,
+    service: S,
+    intake: &Intake,
+    activity: &Rc<Activity>,
+) where
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
+{
+    let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
+    let is_small = intake.limits.has_little_memory;
+    stream.watch(Rc::clone(activity));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // Also the time for which a connection may be idle between two requests.
-        .header_read_timeout(patience)
+        // It would count from the last response on; see `Activity::late_head`.
+        .header_read_timeout(None)
         .max_buf_size(if is_small { READ_AHEAD_SMALL_BYTES_MAX } else { READ_AHEAD_BYTES_MAX })
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
@@ -211,7 +240,8 @@ async fn serve(
         biased;
         _done = &mut connection => return,
         () = intake.stopping.wait() => None,
-        () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
+        () = activity.late_head(patience) => return,
+        () = activity.idle_for(IDLE_HTTP1_MAX) => Some(END_PATIENCE),
     };
     // Answers the request that has begun.
     connection.as_mut().graceful_shutdown();

@@ -34,21 +34,30 @@ impl LogsEncoding {
 impl Source {
     /// Cuts the body of a request into log records. The memory of the result is counted in place of the body's.
     pub(super) fn logs(&self, encoding: LogsEncoding, mut body: HeldBody) -> Result<Logs, Refused> {
-        let record_bytes_max = self.message_bytes_max();
+        let mut has_unknown = false;
         if encoding == LogsEncoding::Json {
-            let request = from_json(&body.bytes, record_bytes_max).map_err(|error| {
+            let converted = from_json(&body.bytes).map_err(|error| {
                 Refused::Logs(format!(
                     "{error} (OTLP in JSON is described at opentelemetry.io/docs/specs/otlp)"
                 ))
             })?;
-            body.set(request)?;
+            has_unknown = converted.has_unknown;
+            body.set(converted.request)?;
         }
-        let limits = SplitLimits { record_bytes_max, bytes_max: RECORDS_BYTES_MAX };
+        let limits = SplitLimits { record_bytes_max: self.message_bytes_max(), bytes_max: RECORDS_BYTES_MAX };
         let mut records = Vec::with_capacity(body.bytes.len());
         let split = split(&body.bytes, limits, &mut records).map_err(|error| match error {
-            SplitError::Malformed(_) => Refused::Logs("it is not an ExportLogsServiceRequest".to_owned()),
+            SplitError::Malformed(why) => {
+                Refused::Logs(format!("it is not an ExportLogsServiceRequest: {why}"))
+            }
             SplitError::TooLarge { bytes_max } => Refused::LogsTooLarge { bytes_max },
         })?;
+        // Taken would mean that messages are stored.
+        if split.records + split.too_long == 0 && (has_unknown || split.has_unknown) {
+            return Err(Refused::Logs(
+                "it has no log records, and fields that an ExportLogsServiceRequest does not have".to_owned(),
+            ));
+        }
         body.set(records)?;
         self.listener().ledger.add_dropped(DropReason::Oversize, split.too_long.into());
         Ok(Logs { messages: Messages { body, split: Split::Logs }, rejected: split.too_long })

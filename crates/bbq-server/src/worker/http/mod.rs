@@ -14,6 +14,7 @@ mod headers;
 mod logs;
 mod messages;
 mod open;
+mod origin;
 mod overhead;
 mod pace;
 mod prefixed;

@@ -26,6 +26,8 @@ pub(super) struct Activity {
     requests: Cell<u32>,
     /// When the last of them was answered, or the client connected; see `ActiveSessions::now`.
     last_active: Cell<u32>,
+    /// When the first bytes came of a request whose head is not there yet; of HTTP/1.1.
+    head_since: Cell<Option<u32>>,
     is_evicted: Cell<bool>,
     evicted: Notify,
     view: Arc<WorkerView>,
@@ -62,7 +64,28 @@ impl Activity {
     /// Counts a request as open until the returned value is dropped.
     pub(super) fn request(&self) -> OpenRequest<'_> {
         self.requests.set(self.requests.get() + 1);
+        self.head_since.set(None);
         OpenRequest(self)
+    }
+
+    /// Notes that bytes came.
+    pub(super) fn note_read(&self) {
+        if self.requests.get() == 0 && self.head_since.get().is_none() {
+            self.head_since.set(Some(self.view.active_sessions.now()));
+        }
+    }
+
+    /// Completes when the head of a request takes longer than this, or up to twice as long.
+    pub(super) async fn late_head(&self, patience: Duration) {
+        loop {
+            let now = self.view.active_sessions.now();
+            let taken = self.head_since.get().map_or(0, |since| now.saturating_sub(since));
+            let left = patience.saturating_sub(Duration::from_secs(taken.into()));
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
     }
 
     /// Notes who sends on the connection.
@@ -115,6 +138,7 @@ impl Registered {
             identity: RefCell::new(Identity::of_peer(peer)),
             requests: Cell::new(0),
             last_active: Cell::new(view.active_sessions.now()),
+            head_since: Cell::new(None),
             is_evicted: Cell::new(false),
             evicted: Notify::new(),
             view: Arc::clone(view),

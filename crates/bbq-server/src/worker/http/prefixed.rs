@@ -2,10 +2,12 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
+use super::open::Activity;
 use super::pace::Pace;
 
 /// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
@@ -22,6 +24,8 @@ pub(super) struct Prefixed<S> {
     stream: S,
     /// Unless everything is read that comes.
     pace: Option<Pace>,
+    /// What is told of each read.
+    activity: Option<Rc<Activity>>,
 }
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
@@ -40,12 +44,20 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
                 break true;
             }
         };
-        Ok((Prefixed { front: first[..read].to_vec(), taken: 0, stream, pace: None }, is_http2))
+        Ok((
+            Prefixed { front: first[..read].to_vec(), taken: 0, stream, pace: None, activity: None },
+            is_http2,
+        ))
     }
 
     /// Reads only when `pace` says so.
     pub(super) fn pace(&mut self, pace: Pace) {
         self.pace = Some(pace);
+    }
+
+    /// Tells `activity` of each read.
+    pub(super) fn watch(&mut self, activity: Rc<Activity>) {
+        self.activity = Some(activity);
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -76,6 +88,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
         let read = self.poll_bytes(context, buffer);
         if let Some(pace) = &mut self.pace {
             pace.add(buffer.filled().len() - before, read.is_pending());
+        }
+        if buffer.filled().len() > before
+            && let Some(activity) = &self.activity
+        {
+            activity.note_read();
         }
         read
     }

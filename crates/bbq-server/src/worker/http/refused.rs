@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
-use super::coding;
+use super::coding::{self, NotDecoded};
 use crate::access::Denied;
 use crate::stored::visitor::NotAdmitted;
 
@@ -29,8 +29,21 @@ pub(super) enum Refused {
     LogsTooLarge { bytes_max: usize },
     #[error("OTLP logs are not numbered; leave BBQ-Stream and BBQ-Sequence out")]
     NumberedLogs,
-    #[error("use POST")]
+    #[error("use POST; there is no CORS: pages of a browser cannot send here from another site")]
     Method,
+    #[error("a request of HTTP/1.1 has one Host header, and none has two")]
+    Host,
+    #[error(
+        "a page of another site sent this from a browser; bbq takes messages from programs, and from pages of the site that a proxy has in front of it"
+    )]
+    OtherSite,
+    #[error(
+        "a browser sent this to a listener of this machine by the name {0:?}, which is not the machine's; if a proxy is in front of it, let \
+         the proxy send Host: localhost"
+    )]
+    OtherName(String),
+    #[error("the body is empty; a message has at least one byte here")]
+    Empty,
     #[error("unknown query {0:?}; allowed: ack=durable, ack=received or ack=none")]
     Query(String),
     #[error("unknown Content-Encoding; send the body as it is, or in one of gzip, deflate, zstd")]
@@ -53,8 +66,8 @@ pub(super) enum Refused {
     Gap { expected: u64 },
     #[error("another worker serves the stream, and accepts no request now; try again")]
     Busy,
-    #[error("the body is not what its Content-Encoding says, or is cut short")]
-    Corrupt,
+    #[error("{0}")]
+    NotDecoded(NotDecoded),
     #[error("the body, decoded, is longer than {bytes_max} bytes; send fewer messages, or shorter ones")]
     BodyTooLarge { bytes_max: usize },
     #[error(
@@ -90,14 +103,18 @@ impl Refused {
             Refused::Path | Refused::LogsPath => StatusCode::NOT_FOUND,
             Refused::Method => StatusCode::METHOD_NOT_ALLOWED,
             Refused::Query(_)
+            | Refused::Host
+            | Refused::Empty
             | Refused::Incomplete
-            | Refused::Corrupt
+            | Refused::NotDecoded(_)
             | Refused::Logs(_)
             | Refused::NumberedLogs
             | Refused::Numbers
             | Refused::Stream(NotAdmitted::Own)
             | Refused::NumbersWithoutAck => StatusCode::BAD_REQUEST,
-            Refused::Stream(NotAdmitted::Foreign | NotAdmitted::WithoutToken) => StatusCode::FORBIDDEN,
+            Refused::Stream(NotAdmitted::Foreign | NotAdmitted::WithoutToken)
+            | Refused::OtherSite
+            | Refused::OtherName(_) => StatusCode::FORBIDDEN,
             Refused::Gap { .. } => StatusCode::CONFLICT,
             Refused::Encoding | Refused::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } | Refused::LogsTooLarge { .. } => {

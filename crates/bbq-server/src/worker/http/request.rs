@@ -13,7 +13,7 @@
 use bbq_wire::SourceKind;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 
 use super::authorization::authorized;
 use super::body::HeldBody;
@@ -21,6 +21,7 @@ use super::grpc;
 use super::headers;
 use super::messages::{Messages, Split};
 use super::open::Activity;
+use super::origin;
 use super::refused::Refused;
 use super::response::{ResponseFormat, Taken};
 use super::response_body::ResponseBody;
@@ -36,7 +37,10 @@ impl Source {
         activity: &Activity,
     ) -> Response<ResponseBody> {
         let (version, headers) = (request.version(), request.headers());
-        let route = Route::of(self.listener().spec.protocol, version, request.uri().path(), headers);
+        let route = origin::check(version, request.uri(), headers, self.peer).and_then(|()| {
+            let how = (version, request.method());
+            Route::of(self.listener().spec.protocol, how, request.uri().path(), headers)
+        });
         let form = match route {
             Ok(Route::Logs(encoding)) => ResponseFormat::Logs(encoding),
             _ if is_grpc(version, headers) => ResponseFormat::Grpc,
@@ -69,9 +73,6 @@ impl Source {
         let admission = authorized(self.listener(), request.headers())?;
         let identity = Identity::of(admission.as_ref().map(|shown| shown.identity()), self.peer);
         activity.set_identity(&identity);
-        if request.method() != Method::POST {
-            return Err(Refused::Method);
-        }
         let ack = ack_of(request.uri().query().unwrap_or_default())?;
         let coding = headers::coding(request.headers())?;
         let numbers = headers::numbers(request.headers())?;
@@ -94,6 +95,7 @@ impl Source {
         let message_coding = grpc::coding(request.headers());
         let body = HeldBody::read(self, identity, request.into_body(), (coding, bytes_max)).await?;
         let (kind, messages, rejected) = match route {
+            Route::Message if body.bytes.is_empty() => return Err(Refused::Empty),
             Route::Message => (SourceKind::Http, Messages { body, split: Split::Whole }, 0),
             Route::Lines => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),
             Route::Logs(encoding) => {

@@ -1,7 +1,7 @@
 //! What a request is, by its path and content type, and the format of its response.
 
-use hyper::Version;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::{Method, Version};
 
 use super::grpc;
 use super::refused::Refused;
@@ -40,13 +40,14 @@ impl Route {
     /// The route of a request to a listener of this protocol. Listeners of `otlp` take nothing but OTLP.
     pub(super) fn of(
         protocol: &Protocol,
-        version: Version,
+        (version, method): (Version, &Method),
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Route, Refused> {
+        let is_post = method == Method::POST;
         match path {
             grpc::EXPORT if is_grpc(version, headers) => Ok(Route::Grpc),
-            "/v1/logs" => {
+            "/v1/logs" if is_post => {
                 let kind = content_type(headers).split(';').next().unwrap_or_default().trim();
                 let is = |known: &str| kind.eq_ignore_ascii_case(known);
                 if is("application/x-protobuf") {
@@ -57,8 +58,10 @@ impl Route {
                     Err(Refused::ContentType)
                 }
             }
-            "/" if *protocol == HTTP => Ok(Route::Message),
-            "/ndjson" if *protocol == HTTP => Ok(Route::Lines),
+            "/" if *protocol == HTTP && is_post => Ok(Route::Message),
+            "/ndjson" if *protocol == HTTP && is_post => Ok(Route::Lines),
+            "/v1/logs" => Err(Refused::Method),
+            "/" | "/ndjson" if *protocol == HTTP => Err(Refused::Method),
             _ if *protocol == HTTP => Err(Refused::Path),
             _ => Err(Refused::LogsPath),
         }
@@ -84,7 +87,7 @@ mod tests {
         let of = |protocol, path, kind: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-            Route::of(protocol, Version::HTTP_11, path, &headers)
+            Route::of(protocol, (Version::HTTP_11, &Method::POST), path, &headers)
         };
         let json = of(&HTTP, "/v1/logs", "Application/JSON; charset=utf-8");
         assert!(matches!(json, Ok(Route::Logs(LogsEncoding::Json))));
@@ -94,5 +97,9 @@ mod tests {
         assert!(matches!(of(&HTTP, "/ndjson", ""), Ok(Route::Lines)));
         assert!(matches!(of(&OTLP, "/ndjson", ""), Err(Refused::LogsPath)));
         assert!(matches!(of(&OTLP, "/v1/traces", ""), Err(Refused::LogsPath)));
+        for path in ["/", "/ndjson", "/v1/logs"] {
+            let got = Route::of(&HTTP, (Version::HTTP_11, &Method::GET), path, &HeaderMap::new());
+            assert!(matches!(got, Err(Refused::Method)), "{path}");
+        }
     }
 }

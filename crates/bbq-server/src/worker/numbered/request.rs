@@ -127,9 +127,9 @@ impl NumberedRequest {
         let damaged = || NotAppended::Failed("the batch is damaged".to_owned());
         let part = part.map(|numbers| self.batch.part(numbers).ok_or_else(damaged)).transpose()?;
         let batch = part.as_ref().unwrap_or(&self.batch);
-        let put = || {
+        let put = |name_mark| {
             let SessionContext { source, peer, now_ns, .. } = *context;
-            let envelope = Envelope { source, received_ns: now_ns, peer };
+            let envelope = Envelope { source, received_ns: now_ns, peer, name_mark };
             context.lane.append(&envelope, &batch.header, &batch.bytes, batch.is_urgent)
         };
         let numbers = Numbers::of(&batch.header, 0);

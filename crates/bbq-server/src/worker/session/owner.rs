@@ -4,9 +4,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bbq_spool::{Envelope, LaneError};
+use bbq_spool::{Envelope, LaneError, NameMark};
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
-use bbq_wire::{Batch, BatchHeader, Span};
+use bbq_wire::{Batch, BatchHeader, Span, StreamId};
 
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
@@ -81,12 +81,14 @@ impl StreamOwner {
         self.stream.taken_over(self.owner).await;
     }
 
-    /// Appends a batch if it is new; `false` when the lane is full. Of a batch that is partly known, appends what is not.
+    /// Appends a batch if it is new; `false` when the lane is full. Of a batch that is partly known, appends what is not. Adds to
+    /// `order_lost` what [`Input::order_lost`](super::state::Input::order_lost) says.
     pub(super) fn append<C: Connection>(
         &self,
         context: &SessionContext<'_, C>,
         replies: &Rc<Replies<C>>,
         batch: &Arrived<'_>,
+        order_lost: &mut Vec<(StreamId, u32)>,
     ) -> Result<bool, Refusal> {
         if self.admission.as_ref().is_some_and(|admission| admission.is_revoked()) {
             let text =
@@ -94,16 +96,17 @@ impl StreamOwner {
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         if let Some(before) = self.relays {
-            return self.append_relayed(before, context, replies, batch);
+            return self.append_relayed(before, context, replies, batch, order_lost);
         }
         // Progress is made by each part, so that a batch with more of them is taken in several connections.
         for _ in 0..PARTS_MAX {
-            match self.append_unless_partly(context, replies, batch)? {
+            match self.append_unless_partly(context, replies, batch, order_lost)? {
                 Added::All => return Ok(true),
                 Added::Full => return Ok(false),
                 Added::Partly(unknown) => {
                     let part = Part::of(batch, unknown)?;
-                    if self.append_unless_partly(context, replies, &part.arrived())? == Added::Full {
+                    let added = self.append_unless_partly(context, replies, &part.arrived(), order_lost)?;
+                    if added == Added::Full {
                         return Ok(false);
                     }
                 }
@@ -117,12 +120,14 @@ impl StreamOwner {
         context: &SessionContext<'_, C>,
         replies: &Rc<Replies<C>>,
         batch: &Arrived<'_>,
+        order_lost: &mut Vec<(StreamId, u32)>,
     ) -> Result<Added, Refusal> {
         let level = replies.level.get();
-        let put = || put(context, level, &batch.header, batch.bytes);
+        let put = |mark| put(context, (level, mark), &batch.header, batch.bytes);
         let last = batch.numbers.records.last;
         match self.stream.append(Way::Session(self.owner), &context.stream_lanes(), batch.numbers, put) {
-            Ok(Appended::New { group, missing, .. }) => {
+            Ok(Appended::New { group, missing, order_lost: lane }) => {
+                order_lost.extend(lane.map(|lane| (batch.header.stream, lane)));
                 let skipped = batch.numbers.given_up + if self.states_gaps { 0 } else { missing };
                 let settles = Settles { stream: Arc::clone(&self.stream), numbers: batch.numbers.settled() };
                 let (bytes, replies) = (batch.bytes.len(), Rc::clone(replies));
@@ -212,12 +217,12 @@ pub(super) fn too_many_parts(batch: &Arrived<'_>) -> Refusal {
 /// Puts a batch into the lane, and returns its group.
 pub(super) fn put<C>(
     context: &SessionContext<'_, C>,
-    level: AckLevel,
+    (level, name_mark): (AckLevel, NameMark),
     header: &BatchHeader,
     bytes: &[u8],
 ) -> Result<u64, LaneError> {
     let SessionContext { lane, source, peer, now_ns, .. } = *context;
-    let envelope = Envelope { source, received_ns: now_ns, peer };
+    let envelope = Envelope { source, received_ns: now_ns, peer, name_mark };
     lane.append(&envelope, header, bytes, level >= AckLevel::Durable)
 }
 

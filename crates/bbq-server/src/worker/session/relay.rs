@@ -25,6 +25,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
 use super::context::SessionContext;
@@ -44,19 +45,22 @@ impl StreamOwner {
         context: &SessionContext<'_, C>,
         replies: &Rc<Replies<C>>,
         batch: &Arrived<'_>,
+        order_lost: &mut Vec<(StreamId, u32)>,
     ) -> Result<bool, Refusal> {
         let identity = self.admission.as_ref().map(|admission| admission.identity());
         let visitor = Visitor { identity, peer: context.peer, relays: true, is_kept: false };
         let records = context.streams.admit(batch.header.stream, &visitor);
         let records = records.map_err(not_admitted)?;
         for _ in 0..PARTS_MAX {
-            match self.append_to_records(before, context, replies, &records, (batch, true))? {
+            match self.append_to_records(before, context, replies, &records, (batch, true), order_lost)? {
                 Added::All => return Ok(true),
                 Added::Full => return Ok(false),
                 Added::Partly(unknown) => {
                     let part = Part::of(batch, unknown)?;
                     let part = (&part.arrived(), false);
-                    if self.append_to_records(before, context, replies, &records, part)? == Added::Full {
+                    let added =
+                        self.append_to_records(before, context, replies, &records, part, order_lost)?;
+                    if added == Added::Full {
                         return Ok(false);
                     }
                 }
@@ -74,12 +78,13 @@ impl StreamOwner {
         replies: &Rc<Replies<C>>,
         records: &Arc<Stream>,
         (batch, is_whole): (&Arrived<'_>, bool),
+        order_lost: &mut Vec<(StreamId, u32)>,
     ) -> Result<Added, Refusal> {
         let level = replies.level.get();
         // The locks of two streams are never held together: the client chooses the streams.
         let relayed_batches = self.stream.link_number(self.owner).ok_or_else(taken_over)?;
         let has_begun = relayed_batches > before;
-        let put = || put(context, level, &batch.header, batch.bytes);
+        let put = |mark| put(context, (level, mark), &batch.header, batch.bytes);
         let way = Way::Relay { gives_up_order: has_begun };
         let number = relayed_batches + u64::from(is_whole);
         let waiter = |bytes, settles| SessionBatch {
@@ -90,7 +95,8 @@ impl StreamOwner {
             replies: Rc::clone(replies),
         };
         match records.append(way, &context.stream_lanes(), batch.numbers, put) {
-            Ok(Appended::New { group, .. }) => {
+            Ok(Appended::New { group, order_lost: lane, .. }) => {
+                order_lost.extend(lane.map(|lane| (batch.header.stream, lane)));
                 let settles = Settles { stream: Arc::clone(records), numbers: batch.numbers.settled() };
                 if is_whole {
                     self.stream.add_to_link(number, true);

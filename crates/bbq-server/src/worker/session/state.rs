@@ -34,14 +34,14 @@ pub struct Input<'a> {
     pub has_batch: bool,
     /// Records of the batches that were taken.
     pub records: u64,
-    /// A stream whose order is given up, and the failed lane in which its earlier messages are unread.
-    pub order_lost: Option<(StreamId, u32)>,
+    /// Streams whose order was given up with a batch, each with the failed lane in which its earlier messages are unread.
+    pub order_lost: Vec<(StreamId, u32)>,
 }
 
 impl<'a> Input<'a> {
     /// The held bytes, of which the first `handled` were handled before.
     pub fn new(bytes: &'a [u8], handled: usize) -> Input<'a> {
-        Input { bytes, handled, has_batch: false, records: 0, order_lost: None }
+        Input { bytes, handled, has_batch: false, records: 0, order_lost: Vec::new() }
     }
 }
 
@@ -192,7 +192,7 @@ impl<C: Connection> SessionState<C> {
         loop {
             let result = match &mut self.phase {
                 Phase::AwaitingHello => self.read_hello(context, input),
-                Phase::HelloReceived(..) => self.take_over_stream(context, input),
+                Phase::HelloReceived(..) => self.take_over_stream(context),
                 Phase::Settling(..) => self.welcome(context),
                 Phase::Open(_) => self.take_batches(context, input).map(Some),
                 Phase::Ending { waits, refusal } => {
@@ -272,11 +272,7 @@ impl<C: Connection> SessionState<C> {
 
     /// Makes this connection the owner of the stream, unless the stream's unread batches are in another lane or the client has a
     /// newer connection.
-    fn take_over_stream(
-        &mut self,
-        context: &SessionContext<'_, C>,
-        input: &mut Input<'_>,
-    ) -> Result<Option<Step>, Refusal> {
+    fn take_over_stream(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::HelloReceived(hello, admission) = &self.phase else { return Ok(None) };
         if hello.relays && admission.as_ref().is_some_and(|admission| !admission.relays()) {
             let text = "this token may not pass on the messages of others; write the word relay behind it in this server's file of tokens";
@@ -295,8 +291,7 @@ impl<C: Connection> SessionState<C> {
         match stream.take_over(owner, hello.epoch, &context.stream_lanes()) {
             Home::Elsewhere(lane) => return Ok(Some(Step::HandOver(lane))),
             Home::Outdated => return Err(taken_over()),
-            Home::Lost(lane) => input.order_lost = Some((hello.stream, lane)),
-            Home::Here => {}
+            Home::Here | Home::Lost(_) => {}
         }
         if let Phase::HelloReceived(hello, admission) =
             std::mem::replace(&mut self.phase, Phase::AwaitingHello)
@@ -312,14 +307,21 @@ impl<C: Connection> SessionState<C> {
     /// client to send that again.
     fn welcome(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::Settling(hello, owner) = &self.phase else { return Ok(None) };
-        let (last_sequence, highest) = match owner.stream.settled_now(owner.owner, hello.progress) {
+        let (last_sequence, highest, is_certain) = match owner.stream.settled_now(owner.owner, hello.progress)
+        {
             None => return Ok(Some(Step::AwaitStream)),
-            Some(Settled::Until { last, highest }) => (last, highest),
+            Some(Settled::Until { last, highest, is_certain }) => (last, highest, is_certain),
             Some(Settled::Never) => {
                 let why = "a lane failed; the server must be restarted";
                 return Err(Refusal::new(RefusalCode::SpoolFailed, why));
             }
             Some(Settled::TakenOver) => return Err(taken_over()),
+        };
+        // A link goes on with the number that its next batch gets here.
+        let last_sequence = if hello.relays {
+            owner.stream.link_number(owner.owner).ok_or_else(taken_over)?
+        } else {
+            last_sequence
         };
         let ack = granted(hello, context);
         // In which lanes the stream's messages are is known only as long as nothing was unread when it moved to another lane.
@@ -333,8 +335,9 @@ impl<C: Connection> SessionState<C> {
         self.replies.welcome(&Welcome {
             last_sequence,
             ack,
-            // A client that has sent nothing has no stream that could be forgotten.
-            forgotten: highest == 0 && context.streams.forgotten().total > 0,
+            // What the table has of a forgotten stream may be what a link, or the client itself, has brought since. A client that has sent
+            // nothing has no stream that could be forgotten.
+            forgotten: !is_certain && context.streams.forgotten().total > 0,
             highest: Some(highest),
             body_bytes_max: context.limits.body_bytes_max,
             message_bytes_max: context.limits.message_bytes_max,
@@ -360,6 +363,10 @@ impl<C: Connection> SessionState<C> {
                 }
                 ServerStep::Batch { bytes, header, consumed } => {
                     input.has_batch = true;
+                    // An acknowledgement of this batch, whose records may be known, would be one of those before it.
+                    if self.replies.has_failed() {
+                        return Err(lane_failed());
+                    }
                     let Phase::Open(owner) = &self.phase else { return Ok(Step::AwaitAcks) };
                     if context.is_full(&self.replies, bytes.len()) {
                         // If the client has a newer connection, this one must not wait: there may be no room for hours.
@@ -371,7 +378,7 @@ impl<C: Connection> SessionState<C> {
                     let given_up =
                         context.scratch.verified(bytes, context.limits, |batch| batch.given_up())?;
                     let batch = Arrived { header, numbers: Numbers::of(&header, given_up), bytes };
-                    if !owner.append(context, &self.replies, &batch)? {
+                    if !owner.append(context, &self.replies, &batch, &mut input.order_lost)? {
                         break Step::AwaitRoom(bytes.len());
                     }
                     input.handled += consumed;
@@ -382,11 +389,15 @@ impl<C: Connection> SessionState<C> {
         // Sends the welcome, and acknowledgements that need not wait for the disk.
         self.replies.flush();
         if self.replies.has_failed() {
-            let why = "the lane failed with batches that were not acknowledged; send them again";
-            return Err(Refusal::new(RefusalCode::SpoolFailed, why));
+            return Err(lane_failed());
         }
         Ok(step)
     }
+}
+
+fn lane_failed() -> Refusal {
+    let why = "the lane failed with batches that were not acknowledged; send them again";
+    Refusal::new(RefusalCode::SpoolFailed, why)
 }
 
 /// The level that the acknowledgements of a session will have.

@@ -155,7 +155,7 @@ impl SessionTask {
         if has_batch {
             self.last_batch = self.intake.rounds.note_batch(&self.intake.view.active_sessions);
         }
-        if let Some((_, lane)) = order_lost
+        if let Some((_, lane)) = order_lost.first()
             && let Some(repeats) = self.intake.order_lost.report()
         {
             warn!(peer = ?self.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");

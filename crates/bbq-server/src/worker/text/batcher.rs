@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bbq_spool::{Envelope, Lane, LaneError};
+use bbq_spool::{Envelope, Lane, LaneError, NameMark};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::framing::Frame;
 use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
@@ -236,7 +236,12 @@ impl Batcher {
             source: self.kind,
             compression: Compression::None,
         };
-        let envelope = Envelope { source: self.source, received_ns: self.base_time_ns, peer: Peer::Unnamed };
+        let envelope = Envelope {
+            source: self.source,
+            received_ns: self.base_time_ns,
+            peer: Peer::Unnamed,
+            name_mark: NameMark::NOBODY,
+        };
         // A batch for which no source waits may collect in the lane with others.
         let is_urgent = awaited > 0;
         match self.builder.finish(&identity).map(|bytes| append(lane, &envelope, bytes, is_urgent)) {

@@ -3,7 +3,7 @@
 use bbq_wire::Peer;
 use rustix::io::Errno;
 
-use super::framer::{Framer, FramerError};
+use super::framer::Framer;
 use crate::access::Identity;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
@@ -70,12 +70,7 @@ impl Intake {
             .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
         listener.add_to_rate(peer, taken);
         if let Err(error) = pushed {
-            match error {
-                FramerError::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
-                FramerError::UnexpectedHello(_) | FramerError::UnexpectedTls(_) => {
-                    listener.ledger.add_refused(1)
-                }
-            }
+            listener.ledger.add_refused(1);
             if let Some(repeats) = listener.peer_problems.report() {
                 tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
             }

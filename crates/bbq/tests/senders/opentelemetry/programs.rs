@@ -1,6 +1,7 @@
-//! The senders with OpenTelemetry's SDKs, built once, in the target directory.
+//! The senders with OpenTelemetry's SDKs, and its decoder, built once, in the target directory.
 //!
-//! The first build asks for Go modules and npm packages, of the versions and with the checksums of go.sum and package-lock.json.
+//! The first build asks for Go modules and npm packages, of the versions and with the checksums of go.sum and package-lock.json, and for
+//! the Python packages of requirements.txt.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -61,6 +62,28 @@ pub(super) fn node() -> Command {
     let mut node = Command::new("node");
     node.arg(&*BUILT);
     node
+}
+
+/// Python with `python/compare.py`.
+pub(super) fn python() -> Command {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let (directory, _lock) = directory("python");
+        let python = directory.join("bin/python");
+        let installed = directory.join("installed");
+        let list = sources("python").join("requirements.txt");
+        let wanted = fs::read(&list).expect("requirements.txt");
+        if fs::read(&installed).ok().as_ref() != Some(&wanted) {
+            complete(Command::new("python3").args(["-m", "venv"]).arg(&directory), "python3-venv");
+            let mut install = Command::new(&python);
+            install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+            complete(install.arg(&list), "Python packages (PIP_INDEX_URL)");
+            fs::write(&installed, wanted).expect("it is written");
+        }
+        python
+    });
+    let mut python = Command::new(&*BUILT);
+    python.arg(sources("python").join("compare.py"));
+    python
 }
 
 fn sources(language: &str) -> PathBuf {
