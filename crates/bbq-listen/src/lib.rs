@@ -152,10 +152,7 @@ pub use tokio::unix_listener::AsyncUnixListener;
 #[doc = include_str!("../README.md")]
 struct ReadmeDocTests;
 
-/// For bbq-prefork alone, and no part of the API: `unsafe` stays in this crate's `sys`, whichever crate needs it.
-///
-/// These functions take descriptors by their numbers. The compiler does not see who owns a number: a caller that closes one
-/// that is not its own breaks the owner.
+/// For bbq-prefork alone, and no part of the API.
 #[doc(hidden)]
 pub mod for_prefork {
     pub use crate::io::accepted::concerns_one_connection;

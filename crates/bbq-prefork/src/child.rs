@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Instant;
 
-use bbq_listen::for_prefork::{close_number, concerns_one_connection};
+use bbq_listen::for_prefork::concerns_one_connection;
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, DRAIN_TIMEOUT};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -22,6 +22,7 @@ use rustix::thread::sched_yield;
 use crate::connection::{Connection, Outcome};
 use crate::epolls::{self, Source};
 use crate::ledger::ChildWords;
+use crate::numbers;
 use crate::shared::{Listens, Shared};
 
 /// Events taken from epoll at once. Few, so that other children can take the rest.
@@ -150,7 +151,7 @@ impl<'a> Child<'a> {
                 let number = stream.into_raw_fd();
                 // The limit of descriptors is set so that every number has an entry.
                 let Some(entry) = self.shared.ledger.new_entry(number) else {
-                    close_number(number);
+                    numbers::close(number);
                     return Ok(Accepted::Broken);
                 };
                 self.words().current().store(number as u64 + 1, SeqCst);
@@ -206,7 +207,7 @@ impl<'a> Child<'a> {
     fn close_or_keep(&self, connection: &Connection<'_>, waits: bool) {
         if !waits {
             self.words().open().fetch_sub(1, Relaxed);
-            close_number(connection.number);
+            numbers::close(connection.number);
         }
         self.words().current().store(0, SeqCst);
     }
@@ -267,7 +268,7 @@ impl<'a> Child<'a> {
             if self.shared.ledger.entry(number).is_some_and(|entry| entry.pending().is_some()) {
                 others = true;
             } else {
-                close_number(number);
+                numbers::close(number);
             }
         }
         others

@@ -6,10 +6,11 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
-use bbq_listen::for_prefork::{borrow_number, tcp_progress};
+use bbq_listen::for_prefork::tcp_progress;
 use rustix::net::{RecvFlags, recv};
 
 use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
+use crate::numbers;
 
 /// A response that is about to be written: what a successor must know if this process is killed while it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,6 @@ impl<'a> Connection<'a> {
 
 impl AsFd for Connection<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        borrow_number(self.number)
+        numbers::borrow(self.number)
     }
 }

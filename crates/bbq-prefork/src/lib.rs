@@ -24,7 +24,7 @@
 //!
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "tokio")]
 mod async_pool;
@@ -34,6 +34,7 @@ mod epolls;
 mod event;
 mod handoff;
 mod ledger;
+mod numbers;
 mod pool;
 mod rescue;
 mod shared;

@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use bbq_listen::for_prefork::{borrow_number, close_number, tcp_progress};
+use bbq_listen::for_prefork::tcp_progress;
 use bbq_listen::{Address, bound_address};
 use rustix::net::sockopt::{socket_acceptconn, socket_cookie};
 
 use crate::epolls;
+use crate::numbers;
 use crate::shared::Shared;
 
 /// After this many deaths in a row while a connection was handled, the connection is taken for the cause and closed.
@@ -49,7 +50,7 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
     let mut rescued = Rescued::default();
     let mut found = Vec::new();
     for number in open_numbers()? {
-        let descriptor = borrow_number(number);
+        let descriptor = numbers::borrow(number);
         let (Ok(cookie), Some(entry)) = (socket_cookie(descriptor), shared.ledger.entry(number)) else {
             continue;
         };
@@ -59,7 +60,7 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
             if current == number as u64 + 1 {
                 if entry.add_death() >= DEATHS_MAX {
                     rescued.refused += 1;
-                    close_number(number);
+                    numbers::close(number);
                     continue;
                 }
                 // The child may have been killed in `settle`.
@@ -96,7 +97,7 @@ impl Orphans {
         }
         for (number, cookie) in self.found.drain(..) {
             // The connection was closed meanwhile, and the number may be another's.
-            if socket_cookie(borrow_number(number)) != Ok(cookie) {
+            if socket_cookie(numbers::borrow(number)) != Ok(cookie) {
                 continue;
             }
             if shared.ledger.entry(number).is_some_and(|entry| !entry.is_of(cookie)) {
@@ -110,7 +111,7 @@ impl Orphans {
 /// Gives a connection that was just accepted to a child, and adds it to the child's epoll.
 pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -> io::Result<()> {
     let Some(entry) = shared.ledger.new_entry(number) else {
-        close_number(number);
+        numbers::close(number);
         return Ok(());
     };
     let words = shared.ledger.child(worker);
@@ -126,7 +127,7 @@ fn in_section(section: u64) -> bool {
 
 /// Whether a socket was accepted from a listener of the pool: it has the listener's name and does not listen.
 fn is_accepted(shared: &Shared, number: RawFd) -> bool {
-    let socket = borrow_number(number);
+    let socket = numbers::borrow(number);
     let has_name = shared.listeners.first().is_some_and(|listener| {
         match (bound_address(socket), listener.address()) {
             // A listener that is bound to all addresses has connections to each.

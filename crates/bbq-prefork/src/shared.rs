@@ -9,7 +9,6 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use bbq_listen::for_prefork::{borrow_number, close_number};
 use bbq_listen::{Distribution, Group, Socket};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +18,7 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_ope
 
 use crate::epolls::{self, Source};
 use crate::ledger::Ledger;
+use crate::numbers;
 
 /// Descriptors that a pool may have open, for which the ledger has room. It takes 4 GiB of address space, but memory only for
 /// numbers that were in use.
@@ -161,12 +161,12 @@ impl Shared {
 
     /// Adds a connection to the epoll of its child.
     pub(crate) fn watch(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::add(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
+        epolls::add(&self.epolls[worker], numbers::borrow(number), Source::Connection(number), flags)
     }
 
     /// Adds a connection, or arms it again: if it is ready, that is an event once more.
     pub(crate) fn watch_again(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::set(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
+        epolls::set(&self.epolls[worker], numbers::borrow(number), Source::Connection(number), flags)
     }
 
     /// Tells all children to handle what is queued and end.
@@ -190,14 +190,14 @@ impl Shared {
         (0..self.ledger.numbers()).filter(move |number| {
             let entry = self.ledger.entry(*number).filter(|entry| entry.owner() == worker);
             entry.is_some_and(|entry| {
-                socket_cookie(borrow_number(*number)).is_ok_and(|cookie| entry.is_of(cookie))
+                socket_cookie(numbers::borrow(*number)).is_ok_and(|cookie| entry.is_of(cookie))
             })
         })
     }
 
     /// Closes them.
     pub(crate) fn close_connections(&self, worker: usize) {
-        self.connections(worker).for_each(close_number);
+        self.connections(worker).for_each(numbers::close);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -2,23 +2,15 @@
 //!
 //! It returns the descriptors and their names. The caller decides what each is for, with [`bound_address`] and
 //! [`Group::adopt`](crate::Group::adopt).
-//!
-//! Invariant: each descriptor is taken once in the life of the process.
 
 use std::env;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Domain, SockRef, Type};
 
 use crate::{Address, sys};
-
-/// The first descriptor: `SD_LISTEN_FDS_START`.
-const FIRST: RawFd = 3;
-/// The most descriptors: far more than any program has socket units, and a limit if the environment is garbage.
-const ACTIVATED_MAX: RawFd = 4096;
 
 /// A descriptor that systemd passed.
 #[derive(Debug)]
@@ -36,17 +28,17 @@ pub struct Activated {
 /// # Errors
 /// If a counted descriptor is not open.
 pub fn activated() -> io::Result<Vec<Activated>> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name| env::var(name).ok()?.parse::<i64>().ok();
-    if number("LISTEN_PID") != Some(std::process::id().into()) || TAKEN.swap(true, Ordering::AcqRel) {
+    if number("LISTEN_PID") != Some(std::process::id().into()) {
         return Ok(Vec::new());
     }
-    let count = number("LISTEN_FDS").and_then(|count| RawFd::try_from(count).ok()).unwrap_or(0);
+    let count = number("LISTEN_FDS").and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    let Some(passed) = sys::take_passed(count) else { return Ok(Vec::new()) };
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
-    (FIRST..FIRST + count.clamp(0, ACTIVATED_MAX))
-        .map(|number| {
-            let descriptor = sys::take_inherited(number)?;
+    passed
+        .map(|descriptor| {
+            let descriptor = descriptor?;
             fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
             Ok(Activated { name: names.next().unwrap_or("unknown").to_owned(), descriptor })
         })

@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(feature = "tokio")]
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::SockAddr;
 #[cfg(feature = "tokio")]
@@ -31,6 +32,11 @@ pub const DATAGRAMS_PER_CALL: usize = 32;
 
 /// Bytes of a peer's name that are read: `struct sockaddr_in6`, the longest that carries an IP address.
 const NAME_BYTES: usize = 28;
+
+/// The first descriptor that a service manager passes: `SD_LISTEN_FDS_START`.
+const LISTEN_FDS_START: RawFd = 3;
+/// The most of them: far more than any program has socket units, and a limit if the environment is garbage.
+const PASSED_MAX: u32 = 4096;
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`; mips, parisc and sparc have other numbers.
 const SO_MEMINFO: libc::c_int = 55;
@@ -451,16 +457,26 @@ pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io:
     usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }
 
-/// Takes ownership of an inherited descriptor. The caller takes each number once, and only numbers that were passed to this
-/// process.
-pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_GETFD only reads flags, or fails.
-    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-        return Err(io::Error::last_os_error());
+/// Takes ownership of the descriptors that a service manager passed to this process (sd_listen_fds(3)): of the numbers from
+/// [`LISTEN_FDS_START`] on. `None` after the first call.
+///
+/// # Errors
+/// For each number that is not open.
+pub(crate) fn take_passed(count: u32) -> Option<impl Iterator<Item = io::Result<OwnedFd>>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return None;
     }
-    // SAFETY: it is open, as was just checked. By the protocol of sd_listen_fds(3) it belongs to this process and has no owner
-    // yet; the only caller takes each number once in the life of the process.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    let count = RawFd::try_from(count.min(PASSED_MAX)).unwrap_or(0);
+    Some((LISTEN_FDS_START..LISTEN_FDS_START + count).map(|number| {
+        // SAFETY: F_GETFD only reads flags, or fails.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is open, as was just checked. By the protocol it was opened for this process, which takes it once: this function
+        // gives the numbers out once, and an iterator each of them once.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    }))
 }
 
 /// Registers a descriptor for reading with the current tokio runtime. Several runtimes may register the same one: each has its own

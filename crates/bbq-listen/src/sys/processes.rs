@@ -140,17 +140,22 @@ pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProces
     }
 }
 
-/// Borrows a descriptor by its number. The caller knows that it stays open, or makes only system calls that are harmless for any
+/// Borrows a descriptor by its number.
+///
+/// # Safety
+/// The number is not -1. It stays open for as long as it is borrowed, or is used for system calls only that are harmless for any
 /// descriptor.
-pub fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the number is not -1, as numbers come from the kernel. It is used for system calls only, which return EBADF if it is
-    // not open; no memory depends on it.
+pub unsafe fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: what the caller promises.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
-/// Closes a descriptor by its number. Only the caller owns it.
-pub fn close_number(number: RawFd) {
-    // SAFETY: the caller says that it is open and has no other owner.
+/// Closes a descriptor by its number.
+///
+/// # Safety
+/// It is open, and only the caller owns it.
+pub unsafe fn close_number(number: RawFd) {
+    // SAFETY: what the caller promises.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
 }
 
