@@ -185,11 +185,12 @@ pub enum LogBody<'a> {
 pub fn body(record: &[u8]) -> Result<LogBody<'_>, Malformed> {
     let mut inner = record;
     for number in [RESOURCE_LOGS, SCOPE_LOGS, LOG_RECORDS] {
-        inner = messages(inner, number).last().ok_or(Malformed::Bytes)??;
+        inner = last_message(inner, number)?.ok_or(Malformed::Bytes)?;
     }
     let mut body = LogBody::Absent;
-    for value in messages(inner, BODY) {
-        for field in fields(value?) {
+    for field in fields(inner) {
+        let Field { number: BODY, value: FieldValue::Bytes(value), .. } = field? else { continue };
+        for field in fields(value) {
             body = match field? {
                 Field { number: STRING_VALUE, value: FieldValue::Bytes(text), .. } => LogBody::Text(text),
                 _ => LogBody::Other,
@@ -199,31 +200,45 @@ pub fn body(record: &[u8]) -> Result<LogBody<'_>, Malformed> {
     Ok(body)
 }
 
-/// The messages with this number.
-fn messages(of: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Malformed>> {
-    fields(of).filter_map(move |field| match field {
-        Ok(Field { number: found, value: FieldValue::Bytes(message), .. }) => {
-            (found == number).then_some(Ok(message))
+/// The last of the messages with this number.
+fn last_message(of: &[u8], number: u32) -> Result<Option<&[u8]>, Malformed> {
+    let mut last = None;
+    for field in fields(of) {
+        let field = field?;
+        if field.number == number
+            && let FieldValue::Bytes(message) = field.value
+        {
+            last = Some(message);
         }
-        Ok(_) => None,
-        Err(error) => Some(Err(error)),
-    })
+    }
+    Ok(last)
 }
 
 /// Whether this is one record as [`split`] makes them, so that a decoder takes it, also with others around it.
 #[must_use]
 pub fn is_record(record: &[u8]) -> bool {
-    let only = |of, number| {
-        let mut found = messages(of, number);
-        found.next().and_then(Result::ok).filter(|_| found.next().is_none())
-    };
     let is_one_field = matches!(fields(record).next(), Some(Ok(field)) if field.bytes.len() == record.len());
     is_one_field
-        && only(record, RESOURCE_LOGS)
-            .and_then(|resource_logs| only(resource_logs, SCOPE_LOGS))
-            .and_then(|scope_logs| only(scope_logs, LOG_RECORDS))
+        && only_message(record, RESOURCE_LOGS)
+            .and_then(|resource_logs| only_message(resource_logs, SCOPE_LOGS))
+            .and_then(|scope_logs| only_message(scope_logs, LOG_RECORDS))
             .is_some()
         && check(record, &schema::REQUEST, 0) == Ok(true)
+}
+
+/// The message with this number, if there is exactly one.
+fn only_message(of: &[u8], number: u32) -> Option<&[u8]> {
+    let mut only = None;
+    for field in fields(of) {
+        let field = field.ok()?;
+        if field.number == number
+            && let FieldValue::Bytes(message) = field.value
+            && only.replace(message).is_some()
+        {
+            return None;
+        }
+    }
+    only
 }
 
 #[cfg(test)]

@@ -81,23 +81,34 @@ fn what_the_first_server_still_has_arrives_where_its_client_went_itself() {
     assert_all(&last, 1200);
 }
 
+/// By a reload, and by the next start.
 #[test]
 fn a_sink_that_is_added_gets_a_stream_that_went_from_lane_to_lane() {
-    let last = central();
-    let mut first = edge_to("null:");
-    let at_first = first.start_with_workers(2);
-    for run in 0..40 {
-        send(&last, &[&first], run * 10..run * 10 + 10);
-        // The stream may go to the other lane when all of it is read.
-        at_first.wait_delivered(u64::from(run * 10 + 10));
+    for is_reloaded in [true, false] {
+        let last = central();
+        let at_last = last.start();
+        let mut first = edge_to("null:");
+        let configuration = first.path().join("bbq.toml");
+        fs::write(&configuration, "sink = [\"null:\"]\n").expect("a configuration");
+        first.set_sinks(&[]);
+        let mut at_first = first.start_with_workers(2);
+        for run in 0..40 {
+            send(&last, &[&first], run * 10..run * 10 + 10);
+            // The stream may go to the other lane when all of it is read.
+            at_first.wait_delivered(u64::from(run * 10 + 10));
+        }
+        let sinks = format!("sink = [\"null:\", \"bbq://{}\"]\n", last.address(0));
+        fs::write(&configuration, sinks).expect("a configuration");
+        if is_reloaded {
+            at_first.signal(libc::SIGHUP);
+        } else {
+            assert_eq!(at_first.stop(), Some(0));
+            at_first = first.start_with_workers(2);
+        }
+        at_last.wait_delivered(400);
+        assert_all(&last, 400);
+        drop(at_first);
     }
-    assert_eq!(at_first.stop(), Some(0));
-    let next = format!("bbq://{}", last.address(0));
-    first.set_sinks(&["null:", &next]);
-    let at_last = last.start();
-    let _at_first = first.start_with_workers(2);
-    at_last.wait_delivered(400);
-    assert_all(&last, 400);
 }
 
 #[test]
