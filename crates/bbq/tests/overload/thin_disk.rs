@@ -71,13 +71,6 @@ fn durable(status: &Value) -> u64 {
     status["spool"]["lanes"][0]["records"].as_u64().unwrap_or(0)
 }
 
-/// What the only sink has committed.
-fn cursor(setup: &Setup) -> String {
-    let Ok(cursors) = std::fs::read_dir(setup.data().join("cursors")) else { return String::new() };
-    let read = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.ok()?.path()).ok();
-    cursors.filter_map(read).collect()
-}
-
 fn condition(status: &Value) -> &Value {
     &status["spool"]["lanes"][0]["condition"]
 }
@@ -163,7 +156,7 @@ fn a_file_on_a_disk_that_a_sync_finds_full_gets_each_line_once() {
         send(&mut session, 1);
         // What is delivered is committed a moment later.
         server.wait_status("the commit", |_| {
-            cursor(&setup).contains(&format!("length {}", lines(MESSAGES).len()))
+            setup.cursors().contains(&format!("length {}", lines(MESSAGES).len()))
         });
         let ballast = disk.fill();
         let sent = BATCHES_MAX;

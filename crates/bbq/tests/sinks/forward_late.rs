@@ -94,9 +94,13 @@ fn a_sink_that_is_added_gets_a_stream_that_went_from_lane_to_lane() {
         let mut at_first = first.start_with_workers(2);
         for run in 0..40 {
             send(&last, &[&first], run * 10..run * 10 + 10);
-            // The stream may go to the other lane when all of it is read.
-            at_first.wait_delivered(u64::from(run * 10 + 10));
+            // The stream may go to the other lane when a commit covers all of it.
+            let commit = format!("\ndelivered {}\n", run * 10 + 10);
+            at_first.wait_status("the commit", |_| first.cursors().contains(&commit));
         }
+        let status = at_first.status();
+        let lanes = status["spool"]["lanes"].as_array().expect("lanes");
+        assert!(lanes.iter().all(|lane| lane["records"] != 0), "{status:#}");
         let sinks = format!("sink = [\"null:\", \"bbq://{}\"]\n", last.address(0));
         fs::write(&configuration, sinks).expect("a configuration");
         if is_reloaded {

@@ -115,6 +115,13 @@ impl Setup {
         self.with(&["--config", "{dir}/bbq.toml"])
     }
 
+    /// What the sinks have committed: the texts of their cursors.
+    pub fn cursors(&self) -> String {
+        let Ok(cursors) = fs::read_dir(self.data().join("cursors")) else { return String::new() };
+        let read = |entry: std::io::Result<fs::DirEntry>| fs::read_to_string(entry.ok()?.path()).ok();
+        cursors.filter_map(read).collect()
+    }
+
     /// A command in front of the program, such as `prlimit --nofile=256`.
     pub fn prefix(mut self, words: &[&str]) -> Setup {
         self.prefix = words.iter().map(|word| (*word).to_owned()).collect();
