@@ -73,7 +73,7 @@ impl<'a> Iterator for Fields<'a> {
 
     #[expect(
         clippy::inline_always,
-        reason = "a field that is returned in memory costs a third more for each log record"
+        reason = "fields that are returned in memory are much of what a log record costs"
     )]
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
