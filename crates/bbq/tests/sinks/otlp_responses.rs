@@ -226,6 +226,34 @@ fn a_receiver_that_fails_on_everything_is_not_given_everything() {
     }
 }
 
+/// The message that failed last, before the sink asked, is not at fault.
+#[test]
+fn a_receiver_that_is_repaired_when_it_is_asked_gets_the_last_message() {
+    let is_repaired = Arc::new(AtomicBool::new(false));
+    let says = {
+        let is_repaired = Arc::clone(&is_repaired);
+        move |body: &str| {
+            if !body.contains("line") && !body.contains("good") {
+                is_repaired.store(true, Ordering::Relaxed);
+            }
+            let is_good = body.contains("good") || is_repaired.load(Ordering::Relaxed);
+            if is_good { Says::Taken } else { Says::Fails }
+        }
+    };
+    for (to, _bodies) in receivers(says) {
+        is_repaired.store(false, Ordering::Relaxed);
+        let setup = sender(&to);
+        let server = start(&setup);
+        server.send(0, &lines(0..100));
+        let status = server.wait_status("none queued", |status| {
+            status["ledger"]["received"] == 101 && status["ledger"]["queued"] == 0
+        });
+        assert_balanced(&status);
+        assert_eq!(status["ledger"]["dropped"], json!({"refused": 16}), "{status:#}");
+        assert_eq!(server.stop(), Some(0));
+    }
+}
+
 /// Senders choose the messages, so what they send says nothing of the receiver: the sink asks it with a request of its own.
 #[test]
 fn a_sender_of_what_a_receiver_refuses_holds_up_nobody_else() {
