@@ -95,6 +95,18 @@ pub enum SendError {
     Closed,
 }
 
+impl SendError {
+    /// What happened, for a notice, which names the server itself.
+    pub(crate) fn without_server(&self) -> String {
+        match self {
+            SendError::Refused { refusal, .. } => format!("refused: {refusal}"),
+            SendError::Protocol { problem, .. } => format!("does not answer as a bbq server: {problem}"),
+            SendError::Unreachable { problem, .. } => problem.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Why a sender cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

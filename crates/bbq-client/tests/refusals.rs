@@ -128,6 +128,11 @@ fn a_message_that_is_refused_for_its_size_goes_alone() {
             notices.iter().any(|notice| matches!(notice, Notice::Lost { records: 1, .. })),
             "{notices:?}"
         );
+        let names_its_server_twice = |notice: &Notice| match notice {
+            Notice::Lost { server, why, .. } | Notice::Unreachable { server, why } => why.contains(server),
+            _ => false,
+        };
+        assert!(!notices.iter().any(names_its_server_twice), "{notices:?}");
     }
 }
 

@@ -107,14 +107,14 @@ impl Failover {
         let why = match self.handle(destination, shared, server, error) {
             Ok(why) => why,
             Err(error) => {
-                let notice = Notice::Ended { server: server.to_string(), why: error.to_string() };
-                self.notify(shared, &notice);
+                let why = error.without_server();
+                self.notify(shared, &Notice::Ended { server: server.to_string(), why: why.clone() });
                 // The sender that took the stream over would do so on the other servers, too.
                 if is_taken_over(&error) || !self.rotation.refuse() {
                     shared.fail(destination.index, &error);
                     return Retry::Never;
                 }
-                error.to_string()
+                why
             }
         };
         shared.queue.set_last_problem(format!("{server}: {why}"));
@@ -154,13 +154,11 @@ impl Failover {
                 self.failures += 1;
                 let why = "another sender uses its stream, as one on a copy of this spool does";
                 shared.begin_stream(destination.index, server, why);
-                return Ok(error.to_string());
+                return Ok(error.without_server());
             }
             ConnectionError::Fatal(error) => return Err(error),
             ConnectionError::Lasting(error) if shared.options.end_on_lasting_errors => return Err(error),
-            // Without the server's name, as the notice contains it.
-            ConnectionError::Lasting(SendError::Unreachable { problem, .. }) => return Ok(problem),
-            ConnectionError::Lasting(error) => return Ok(error.to_string()),
+            ConnectionError::Lasting(error) => return Ok(error.without_server()),
             ConnectionError::Protocol(error) => {
                 shared.protocol_errors.fetch_add(1, Ordering::Relaxed);
                 error
@@ -172,7 +170,7 @@ impl Failover {
                     Repair::Damaged(records) => (records, "; its bytes had changed in memory"),
                     Repair::Refused => (1, ""),
                 };
-                let why = format!("{error}{how}");
+                let why = error.without_server() + how;
                 if records > 0 {
                     self.failures = 0;
                     shared.notify(&Notice::Lost { server: server.to_string(), records, why });
@@ -182,7 +180,7 @@ impl Failover {
         };
         self.failures += 1;
         let lasts = self.failures >= FAILURES_MAX && shared.options.end_on_lasting_errors;
-        if lasts { Err(error) } else { Ok(error.to_string()) }
+        if lasts { Err(error) } else { Ok(error.without_server()) }
     }
 }
 

@@ -181,6 +181,9 @@ async fn serve(
     let router = routes::router(shown.clone());
     let mut tick = tokio::time::interval(history::INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick, which is at once: whoever asks first finds each listener and sink in the history.
+    tick.tick().await;
+    shown.look();
     let log = RateLimitedLog::default();
     let mut connections = Connections::default();
     loop {
