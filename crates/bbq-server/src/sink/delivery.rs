@@ -1,4 +1,4 @@
-//! A group on its way to a destination that takes messages in parts, such as request bodies.
+//! A group on its way to a destination, and how much of it is settled.
 //!
 //! Invariant: the settled messages of a group are its first messages, even if the delivery is given up in the middle.
 
@@ -29,6 +29,7 @@ pub(super) struct PendingGroup {
 }
 
 struct State {
+    is_whole: bool,
     /// The messages before it are delivered or rejected.
     settled: Place,
     /// How many of them were rejected, by reason, not counting the first `begun` messages.
@@ -47,29 +48,6 @@ pub(super) struct Place {
     done: u64,
     /// When the last of them was received, Unix nanoseconds.
     pub(super) received_ns: u64,
-}
-
-/// The delivery of a group.
-///
-/// It cuts the group at the same places whenever the same messages are refused, also when it begins in the middle of the group after a
-/// restart: by bytes, from the beginning of the group on, into pieces; a piece that is refused into halves, at powers of two behind its
-/// beginning.
-pub(super) struct Delivery {
-    pending: Arc<PendingGroup>,
-    /// Most messages of the next part: fewer, after the destination has refused a part that begins at the same place. Errors do not change
-    /// it: otherwise a destination that fails now and then would never get a part of one message.
-    records_max: u64,
-    /// The one that had the last part.
-    piece: Piece,
-    scratch: Scratch,
-}
-
-/// Messages of a group that are a part unless some of them are refused.
-#[derive(Clone, Copy, Debug, Default)]
-struct Piece {
-    /// How many messages of the group come before it.
-    first: u64,
-    behind: Place,
 }
 
 /// The limits of a part.
@@ -112,6 +90,7 @@ impl PendingGroup {
     /// The first `begun` messages of the group are settled already. `progress` counts the messages that are settled.
     pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> PendingGroup {
         let state = State {
+            is_whole: false,
             settled: Place { done: begun, ..Place::default() },
             rejected: Vec::new(),
             uncollected: Vec::new(),
@@ -148,11 +127,25 @@ impl PendingGroup {
         formatter: &mut Formatter,
         scratch: &mut Scratch,
     ) -> Part {
-        let mut part =
-            Part { text: Vec::new(), ends: Vec::new(), records: 0, ranges: Vec::new(), behind: place };
+        let mut part = Part::new(place);
+        self.fill(&mut part, place, limits, formatter, scratch);
+        part
+    }
+
+    /// Adds the messages behind `place` to a part, as far as the limits allow. Returns whether nothing of the group is left.
+    pub(super) fn fill(
+        &self,
+        part: &mut Part,
+        place: Place,
+        limits: PartLimits,
+        formatter: &mut Formatter,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let records_before = part.records;
+        part.behind = place;
         let mut cursor = place.cursor;
         let mut at = cursor.records();
-        let _filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
+        let filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
             let Entry { lane, source, envelope, .. } = *entry;
             for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                 let records = u64::from(batch.header.records);
@@ -167,8 +160,8 @@ impl PendingGroup {
             Ok::<(), Full>(())
         });
         part.behind.cursor = cursor;
-        part.behind.done += part.records;
-        part
+        part.behind.done += part.records - records_before;
+        filled.is_ok()
     }
 
     /// The messages of the lane before the group.
@@ -238,8 +231,30 @@ impl PendingGroup {
     /// Notes that the destination refuses the next messages for good. `reason` is a word for the ledger, `why` is the
     /// destination's text.
     pub(super) fn reject_next(&self, records: u64, received_ns: u64, reason: &'static str, why: String) {
-        self.state().reject(records, reason, why);
+        self.reject(records, reason, why);
         self.confirm_next(records, received_ns);
+    }
+
+    /// Notes that the next messages are to be rejected, before they are settled.
+    pub(super) fn reject(&self, records: u64, reason: &'static str, why: String) {
+        self.state().reject(records, reason, why);
+    }
+
+    /// The same where nobody knows which of the next messages they are: they are counted, and have no letters.
+    pub(super) fn count_rejected(&self, records: u64, reason: &'static str) {
+        if records > 0 {
+            self.state().count_rejected(records, reason);
+        }
+    }
+
+    /// Notes that nothing of the group is left.
+    pub(super) fn end(&self) {
+        self.state().is_whole = true;
+    }
+
+    /// Whether all of it is settled, as [`PendingGroup::end`] noted.
+    pub(super) fn is_whole(&self) -> bool {
+        self.state().is_whole
     }
 
     /// The same for messages whose letters were kept when the group was submitted before.
@@ -313,89 +328,12 @@ impl State {
     }
 }
 
-impl Delivery {
-    pub(super) fn new(pending: Arc<PendingGroup>) -> Delivery {
-        Delivery { pending, records_max: u64::MAX, piece: Piece::default(), scratch: Scratch::default() }
-    }
-
-    pub(super) fn pending(&self) -> &Arc<PendingGroup> {
-        &self.pending
-    }
-
-    /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
-    /// settled.
-    pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
-        let place = self.pending.place();
-        self.move_piece(place, formatter, bytes_max);
-        let limits = PartLimits { records: self.records_max.min(self.half(place)), bytes: bytes_max };
-        let part = self.pending.part(place, limits, formatter, &mut self.scratch);
-        if self.piece.behind.done == place.done {
-            self.piece = Piece { first: place.done, behind: part.behind };
-        }
-        if part.records == 0 {
-            // Nothing is left, or what is left is damaged.
-            self.pending.state().settled = part.behind;
-        }
-        (part.records > 0).then_some(part)
-    }
-
-    /// Goes on to the piece that `place` is in, or in front of which it is.
-    fn move_piece(&mut self, place: Place, formatter: &mut Formatter, bytes_max: usize) {
-        let limits = PartLimits { records: u64::MAX, bytes: bytes_max };
-        while self.piece.behind.done < place.done {
-            let first = self.piece.behind.done;
-            let next = self.pending.part(self.piece.behind, limits, formatter, &mut self.scratch);
-            // Damage has taken what was settled.
-            let behind = if next.records == 0 { place } else { next.behind };
-            self.piece = Piece { first, behind };
-        }
-    }
-
-    /// Most messages of a part that begins at `place`, in its piece.
-    fn half(&self, place: Place) -> u64 {
-        let (offset, left) = (place.done - self.piece.first, self.piece.behind.done - place.done);
-        match (offset, left) {
-            // The piece is not known yet: it is as long as the part gets.
-            (_, 0) => u64::MAX,
-            (0, left) => left,
-            (offset, left) => left.min(1 << offset.trailing_zeros()),
-        }
-    }
-
-    /// Notes that the destination has the messages of a part.
-    pub(super) fn confirm(&mut self, part: &Part) {
-        self.settle(part, |_| {});
-    }
-
-    /// Notes that the destination refuses a part of several messages: the next part has about half as many.
-    pub(super) fn halve(&mut self, part: &Part) {
-        self.records_max = (part.records.next_power_of_two() / 2).max(1);
-    }
-
-    /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
-    pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
-        self.settle(part, |state| state.reject(part.records, reason, why));
-    }
-
-    /// Notes that the destination has the messages of a part but for `rejected` ones, which it refuses for good. Nobody knows which.
-    pub(super) fn confirm_partly(&mut self, part: &Part, rejected: u64, reason: &'static str) {
-        self.settle(part, |state| {
-            if rejected > 0 {
-                state.count_rejected(rejected.min(part.records), reason);
-            }
-        });
-    }
-
-    fn settle(&mut self, part: &Part, note: impl FnOnce(&mut State)) {
-        self.records_max = u64::MAX;
-        let mut state = self.pending.state();
-        note(&mut state);
-        state.settled = part.behind;
-        self.pending.progress.fetch_add(part.records, Ordering::Relaxed);
-    }
-}
-
 impl Part {
+    /// A part without a message, which may begin at `place`.
+    pub(super) fn new(place: Place) -> Part {
+        Part { text: Vec::new(), ends: Vec::new(), records: 0, ranges: Vec::new(), behind: place }
+    }
+
     /// Appends the messages after the first `skip`, as far as the limits allow. An empty part gets at least one message.
     fn append(
         &mut self,
@@ -429,107 +367,6 @@ impl Part {
                 last.records += records;
             }
             _ => self.ranges.push(Range { stream, first_sequence, records }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use bbq_spool::{Cursor, DiskStorage, Envelope, NameMark, Next, Spool, SpoolOptions, Step, SteppedTime};
-    use bbq_wire::batch::BatchIdentity;
-    use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind};
-
-    use super::*;
-    use crate::format::Format;
-
-    /// Messages of the group; some are longer than a part.
-    const MESSAGES: u64 = 300;
-    const BYTES_MAX: usize = 1000;
-
-    /// A spool in a directory with one group: several batches, of two streams in turns.
-    fn spool(directory: &Path) -> Spool {
-        let options = SpoolOptions {
-            segment_bytes: 1024 * 1024,
-            ..SpoolOptions::new(directory.to_owned(), 1, vec!["test".into()])
-        };
-        let spool =
-            Spool::open_stepped(Arc::new(DiskStorage), &options, &Arc::new(SteppedTime::default())).unwrap();
-        for batch in 0..MESSAGES / 10 {
-            let mut builder = BatchBuilder::new();
-            for number in batch * 10..(batch + 1) * 10 {
-                let bytes = if number % 97 == 50 { 3000 } else { 10 + number % 30 };
-                builder.push(&vec![b'x'; bytes as usize]);
-            }
-            let identity = BatchIdentity {
-                stream: StreamId([(batch / 3 % 2) as u8; 16]),
-                first_sequence: 1 + batch * 10,
-                base_time_ns: 0,
-                source: SourceKind::Bbq,
-                compression: Compression::None,
-            };
-            let bytes = builder.finish(&identity).unwrap();
-            let header = Batch::peek(bytes).unwrap().unwrap();
-            let envelope =
-                Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
-            let is_last = batch + 1 == MESSAGES / 10;
-            spool.lanes()[0].append(&envelope, &header, bytes, is_last).unwrap();
-        }
-        while spool.lanes()[0].durable().records < MESSAGES {
-            assert!(!matches!(spool.step(0), Step::Waits(None)), "the lane waits");
-        }
-        spool
-    }
-
-    fn group(spool: &Spool) -> Group {
-        let mut readers = spool.readers(&Cursor::default());
-        match readers[0].next_group().unwrap() {
-            Next::Group(group) if group.records() == MESSAGES => group,
-            _ => panic!("it is not one group"),
-        }
-    }
-
-    /// Delivers what is behind the first `begun` messages to a destination that refuses parts with these messages. Returns what was sent
-    /// and taken: the number of its first message, and its ranges.
-    fn deliver(spool: &Spool, begun: u64, refused: &[u64]) -> Vec<(u64, Vec<Range>)> {
-        let pending = PendingGroup::new(group(spool), begun, Arc::default());
-        let mut delivery = Delivery::new(Arc::new(pending));
-        let (mut formatter, mut at, mut taken) = (Formatter::new(Format::Raw), begun, Vec::new());
-        while let Some(part) = delivery.next_part(&mut formatter, BYTES_MAX) {
-            let is_refused = refused.iter().any(|number| (at..at + part.records).contains(number));
-            if is_refused && part.records > 1 {
-                delivery.halve(&part);
-                continue;
-            }
-            match is_refused {
-                true => delivery.reject(&part, "refused", String::new()),
-                false => delivery.confirm(&part),
-            }
-            assert_eq!(part.ranges.iter().map(|range| range.records).sum::<u64>(), part.records);
-            taken.push((at, part.ranges));
-            at += part.records;
-        }
-        assert_eq!(at, MESSAGES);
-        taken
-    }
-
-    #[test]
-    fn a_group_is_cut_alike_wherever_a_delivery_begins() {
-        let directory = tempfile::tempdir().unwrap();
-        let spool = spool(directory.path());
-        for refused in
-            [&[][..], &[0], &[7, 8, 50, 130, 131, 299], &[50, 147, 244], &(0..MESSAGES).collect::<Vec<_>>()]
-        {
-            let parts = deliver(&spool, 0, refused);
-            assert!(parts.len() > 10, "{}", parts.len());
-            for (index, (begun, _)) in parts.iter().enumerate() {
-                assert_eq!(
-                    deliver(&spool, *begun, refused),
-                    parts[index..],
-                    "from {begun} on, without {refused:?}"
-                );
-            }
         }
     }
 }

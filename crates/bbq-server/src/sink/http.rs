@@ -39,9 +39,10 @@ use url::Written;
 
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
-use super::delivery::{Delivery, Part};
+use super::delivery::Part;
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
+use super::span::Delivery;
 use super::text::target::{FORMAT_WORDS, format_option};
 use super::tls_options;
 use crate::config::ConfigError;
@@ -52,16 +53,16 @@ use crate::format::Format;
 use crate::format::labels::Labels;
 use crate::tls::ClientTls;
 
-/// Most groups that are on their way: memory is bounded by this many groups.
+/// Most requests in flight: memory is bounded by this many bodies.
 const IN_FLIGHT_MAX: u64 = 16;
 /// What to check if a server takes nothing.
 const CHECK: &str = "path, query, preset, format and compress";
-/// Groups on their way.
+/// Requests in flight.
 pub(super) const IN_FLIGHT: SpecOption = SpecOption {
     key: "in_flight",
     values: Values::Number(1..=IN_FLIGHT_MAX),
     default: "1",
-    meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
+    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order",
 };
 
 /// The options of both kinds.
@@ -211,6 +212,10 @@ struct HttpDestination {
 }
 
 impl Destination for HttpDestination {
+    fn knows_parts(&self) -> bool {
+        self.target.preset == Preset::Clickhouse
+    }
+
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
         self.requests.deliver(delivery, self.target.format, self).await
     }

@@ -8,7 +8,7 @@
 //!
 //! Invariant: no call but `wait` waits for the destination.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::delivery::PendingGroup;
-use super::interface::{GATHERS_FOR, GROUPS_MAX, Now, Problem, Room, Settled, Sink};
+use super::interface::{GATHERS_FOR, Now, Problem, Room, Settled, Sink};
 use super::last_group::Doubts;
 
 /// What makes the links of a sink, and knows what they share.
@@ -102,7 +102,9 @@ pub(super) struct LinkSink<L: Links> {
     /// When this sink was last looked at.
     now: Duration,
     /// The places behind the groups on their way, and their bytes.
-    outstanding: Vec<(LanePlace, usize)>,
+    outstanding: VecDeque<(LanePlace, usize)>,
+    /// The sum of these bytes.
+    outstanding_bytes: usize,
     /// How many messages were settled.
     progress: Arc<AtomicU64>,
     /// The link while it does not run.
@@ -125,7 +127,8 @@ impl<L: Links> LinkSink<L> {
             held: BTreeMap::new(),
             held_at: Duration::ZERO,
             now: Duration::ZERO,
-            outstanding: Vec::new(),
+            outstanding: VecDeque::new(),
+            outstanding_bytes: 0,
             progress: Arc::default(),
             waiting: Some(link),
             running: None,
@@ -135,11 +138,8 @@ impl<L: Links> LinkSink<L> {
     }
 
     fn room(&self) -> Room {
-        let bytes: usize = self.outstanding.iter().map(|(_, bytes)| bytes).sum();
-        match self.outstanding.len() < L::GROUPS_MAX && bytes < L::BYTES_MAX {
-            true => Room::Free,
-            false => Room::Full,
-        }
+        let is_full = self.outstanding.len() >= L::GROUPS_MAX || self.outstanding_bytes >= L::BYTES_MAX;
+        if is_full { Room::Full } else { Room::Free }
     }
 
     /// Hands over what is settled, but for groups of lanes that are in doubt.
@@ -190,7 +190,8 @@ fn new_link<L: Links>(links: &L) -> (L::Link, Sender<PendingGroup>, Receiver<Set
 
 impl<L: Links> Sink for LinkSink<L> {
     fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
-        self.outstanding.push((group.until(), group.bytes()));
+        self.outstanding.push_back((group.until(), group.bytes()));
+        self.outstanding_bytes += group.bytes();
         // The channel has room, because there is room for the group. The link exists until this sink is rolled back.
         let pending = PendingGroup::new(group, begun, Arc::clone(&self.progress));
         self.groups.try_send(pending).map_err(|_| Problem::Failed(io::Error::other("the link has ended")))?;
@@ -209,7 +210,8 @@ impl<L: Links> Sink for LinkSink<L> {
         }
         for ready in &self.ready {
             if let Some(index) = self.outstanding.iter().position(|(until, _)| *until == ready.until) {
-                self.outstanding.remove(index);
+                let bytes = self.outstanding.remove(index).map_or(0, |(_, bytes)| bytes);
+                self.outstanding_bytes -= bytes;
             }
         }
         self.hand_over(now, settled);
@@ -229,7 +231,7 @@ impl<L: Links> Sink for LinkSink<L> {
     }
 
     fn groups_max(&self) -> usize {
-        if self.held.is_empty() { GROUPS_MAX } else { GROUPS_MAX + HELD_GROUPS_MAX }
+        if self.held.is_empty() { L::GROUPS_MAX } else { L::GROUPS_MAX + HELD_GROUPS_MAX }
     }
 
     fn standing_problem(&mut self) -> Option<String> {
@@ -285,6 +287,7 @@ impl<L: Links> Sink for LinkSink<L> {
         self.held.clear();
         self.finished = None;
         self.outstanding.clear();
+        self.outstanding_bytes = 0;
         Ok(())
     }
 }

@@ -50,6 +50,7 @@ mod resolver;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod servers;
 mod simulated;
+mod span;
 mod spec;
 mod step;
 mod tasks;

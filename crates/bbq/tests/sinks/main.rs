@@ -3,6 +3,9 @@
 #[path = "../access/authority.rs"]
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
+#[path = "../support/curl.rs"]
+#[expect(dead_code, reason = "what other tests look at, too")]
+mod curl;
 mod damaged_spool;
 #[cfg(all(feature = "kafka", feature = "nats"))]
 mod examples;
@@ -34,6 +37,7 @@ mod kafka_cluster;
 mod last_number;
 mod logrotate;
 mod lost_log;
+mod many_groups;
 mod names;
 #[cfg(feature = "nats")]
 mod nats;

@@ -31,8 +31,8 @@ impl ForwardLinks {
 }
 
 impl Links for ForwardLinks {
-    /// The next server syncs some groups while others are on the wire.
-    const GROUPS_MAX: usize = 8;
+    /// A lane has a group in a millisecond at most: as many as two lanes get in half a second, so that a far server is sent what comes in.
+    const GROUPS_MAX: usize = 1024;
     /// Some 150 MB a second at a round trip of 100 ms, with the next server's sync.
     const BYTES_MAX: usize = 32 * 1024 * 1024;
     /// The next server need not have a connection for each server that may send something.

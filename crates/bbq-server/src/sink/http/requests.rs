@@ -1,4 +1,4 @@
-//! Delivers a group by requests: puts as many messages into each as fit, and does what the response says of them. After an error the next
+//! Delivers a span by requests: puts as many messages into each as fit, and does what the response says of them. After an error the next
 //! receiver (`receivers`) gets what is left.
 //!
 //! Not here: what a request is, and what a response means (`Exchange`).
@@ -15,8 +15,9 @@ use super::refusals::{Refusals, TooMany};
 use super::response;
 use crate::format::{Format, Formatter};
 use crate::observe::rate_limited_log::RateLimitedLog;
-use crate::sink::delivery::{Delivery, Part};
+use crate::sink::delivery::Part;
 use crate::sink::ledger::REFUSED;
+use crate::sink::span::{Delivery, SpanPart};
 
 /// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
 const BODY_BYTES_TARGET: usize = 1024 * 1024;
@@ -68,7 +69,7 @@ pub(in crate::sink) trait Exchange: Sync {
     }
 }
 
-/// Why a receiver has not taken the rest of a group.
+/// Why a receiver has not taken the rest of a span.
 struct Left {
     why: String,
     /// It failed on the messages, as it may on those that it cannot handle, or on any.
@@ -98,7 +99,7 @@ impl Requests {
         Requests { receivers, refusals, shown, log: Mutex::default(), changes: Mutex::default() }
     }
 
-    /// Delivers the rest of a group, or rejects it. Each receiver has an attempt before the function returns an error. After that it
+    /// Delivers the rest of a span, or rejects it. Each receiver has an attempt before the function returns an error. After that it
     /// is called again for what is left then.
     pub(in crate::sink) async fn deliver(
         &self,
@@ -146,35 +147,36 @@ impl Requests {
         has_others: bool,
     ) -> Result<(), Left> {
         let mut formatter = Formatter::new(format);
-        while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
-            let text = std::mem::take(&mut part.text);
-            let Answer { verdict, unread } = by.exchange(receiver, text, &part).await?;
+        while let Some(mut sent) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
+            let text = std::mem::take(&mut sent.part.text);
+            let Answer { verdict, unread } = by.exchange(receiver, text, &sent.part).await?;
+            let records = sent.part.records;
             match verdict {
                 Verdict::Taken => {
                     self.refusals.taken();
-                    delivery.confirm(&part);
+                    delivery.confirm(&sent);
                 }
-                Verdict::Partly { rejected, why } if rejected < part.records => {
-                    self.confirm_partly(delivery, &part, rejected, &why);
+                Verdict::Partly { rejected, why } if rejected < records => {
+                    self.confirm_partly(delivery, &sent, rejected, &why);
                 }
                 Verdict::Partly { why, .. } => {
                     // It is known which ones: all.
-                    let counted = self.refusals.count(part.records, &why);
+                    let counted = self.refusals.count(records, &why);
                     if self.is_at_fault(counted, by, receiver).await? {
-                        delivery.reject(&part, REFUSED, why);
+                        delivery.reject(&sent, REFUSED, &why);
                     }
                 }
                 Verdict::Later(why) => return Err(Left { why, has_failed: false }),
                 Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
-                Verdict::Refused(_) | Verdict::Failed(_) if part.records > 1 => delivery.halve(&part),
+                Verdict::Refused(_) | Verdict::Failed(_) if records > 1 => delivery.halve(&sent),
                 Verdict::Refused(why) => {
                     if self.is_at_fault(self.refusals.count(1, &why), by, receiver).await? {
-                        delivery.reject(&part, REFUSED, why);
+                        delivery.reject(&sent, REFUSED, &why);
                     }
                 }
                 Verdict::Failed(why) => {
                     if self.is_at_fault(self.refusals.count_doubtful(&why), by, receiver).await? {
-                        delivery.reject(&part, REFUSED, why);
+                        delivery.reject(&sent, REFUSED, &why);
                     }
                 }
             }
@@ -218,13 +220,13 @@ impl Requests {
         }
     }
 
-    fn confirm_partly(&self, delivery: &mut Delivery, part: &Part, rejected: u64, why: &str) {
+    fn confirm_partly(&self, delivery: &mut Delivery, part: &SpanPart, rejected: u64, why: &str) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).report();
         if let Some(silent) = log {
             let sink = &self.shown;
             warn!(
                 sink,
-                messages = part.records,
+                messages = part.part.records,
                 rejected,
                 silent,
                 "the destination took a request with a complaint: {why}"

@@ -16,7 +16,6 @@ use crate::config::values::Values;
 use crate::format::Format;
 use crate::sink::async_sink::{AsyncSink, Destination};
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
-use crate::sink::delivery::Delivery;
 use crate::sink::http::client::Version;
 use crate::sink::http::coding::Coding;
 use crate::sink::http::headers::{self, Headers};
@@ -27,6 +26,7 @@ use crate::sink::http::url::Written;
 use crate::sink::http::{IN_FLIGHT, take_in_flight};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
+use crate::sink::span::Delivery;
 use crate::sink::tls_options;
 use crate::tls::ClientTls;
 
