@@ -135,7 +135,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             },
             default: ADMIN_DEFAULT,
             meaning: "where the server shows its page, and answers `bbq status`, `bbq top`, `bbq tail`, and HTTP requests for /status, /history, /tail, \
-                      /configuration, /metrics and /health",
+                      /configuration, /metrics, /health, /readyz and /livez",
         },
     },
     FileKey {

@@ -1,10 +1,10 @@
 //! Everything a start has made: listeners, workers, lanes, sinks and counters.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bbq_spool::{DiskShortage, Lane, NoRoom, ShownBytes, Spool};
+use bbq_spool::{DiskShortage, Lane, LaneCondition, NoRoom, ShownBytes, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -113,6 +113,21 @@ impl Parts {
     /// Why a lane waits for room, if any does.
     pub(crate) fn without_room(&self) -> Option<String> {
         self.lanes.iter().find_map(|lane| Some(waiting_for_space(lane, &lane.no_room()?)))
+    }
+
+    /// Whether the server takes messages.
+    ///
+    /// # Errors
+    /// Why not. Everybody may read it: it says nothing of what is configured.
+    pub(crate) fn readiness(&self) -> Result<(), &'static str> {
+        if !self.ready.load(Ordering::Acquire) {
+            return Err("the server starts, stops, or hands over to another program");
+        }
+        let mut lanes = self.lanes.iter().map(|lane| lane.view().condition);
+        if lanes.any(|condition| condition == LaneCondition::Writing) {
+            return Ok(());
+        }
+        Err("no lane writes, as the disk or the spool is full, or the disk failed; bbq status says more")
     }
 
     /// The configuration in force.

@@ -1,4 +1,5 @@
-//! The status as metrics, in the text format of OpenMetrics 1.0 (<https://openmetrics.io>): what Prometheus scrapes from `/metrics`.
+//! The status as metrics, as `/metrics` returns them: in the text format of OpenMetrics 1.0 (<https://openmetrics.io>) to a scraper that
+//! accepts it, as Prometheus does, otherwise in Prometheus's own, version 0.0.4.
 //!
 //! A counter counts what the status counts, ever: it goes on over restarts, unless the status says otherwise. Labels are the names of
 //! listeners and sinks, numbers of workers, sockets and lanes, and reasons: there is no label that a sender could choose.
@@ -16,8 +17,16 @@ use super::status::{Dropped, LANE_CONDITIONS, LaneStatus, LatencyStatus, SocketS
 use crate::sink::SINK_DROP_REASONS;
 use crate::stored::ledger::DropReason;
 
-/// What a response is called in `Content-Type`.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type that says that a scraper accepts OpenMetrics.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// A text format for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    OpenMetrics,
+    /// <https://prometheus.io/docs/instrumenting/exposition_formats/>
+    Prometheus,
+}
 
 /// What a metric is to a reader of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +43,33 @@ enum Kind {
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// Metrics as text, one family after the other.
-#[derive(Default)]
-struct Text(String);
+struct Text(String, Exposition);
+
+impl Exposition {
+    /// What the value of a request's `Accept` asks for. Weights do not matter: both have the same metrics.
+    pub(crate) fn accepted(accept: &str) -> Exposition {
+        if accept.contains(OPEN_METRICS) { Exposition::OpenMetrics } else { Exposition::Prometheus }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Exposition::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 impl Text {
-    /// Begins a family. The name of a counter is without `_total`.
+    /// Begins a family. The name of a counter is without `_total`, which OpenMetrics adds to its samples alone.
     fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        if self.1 == Exposition::Prometheus {
+            let total = if kind == Kind::Counter { "_total" } else { "" };
+            return self.head(&format!("{name}{total}"), kind, help);
+        }
+        self.head(name, kind, help);
+    }
+
+    fn head(&mut self, name: &str, kind: Kind, help: &str) {
         let word = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -48,7 +78,7 @@ impl Text {
         };
         let _infallible = writeln!(self.0, "# TYPE {name} {word}");
         for unit in ["seconds", "bytes"] {
-            if name.ends_with(unit) {
+            if name.ends_with(unit) && self.1 == Exposition::OpenMetrics {
                 let _infallible = writeln!(self.0, "# UNIT {name} {unit}");
             }
         }
@@ -96,8 +126,8 @@ impl Text {
 }
 
 /// The status, and what the process uses of the system, as text.
-pub(crate) fn metrics(status: &Status) -> String {
-    let mut text = Text::default();
+pub(crate) fn metrics(status: &Status, exposition: Exposition) -> String {
+    let mut text = Text(String::new(), exposition);
     server(status, &mut text);
     workers(status, &mut text);
     listeners(status, &mut text);
@@ -105,7 +135,9 @@ pub(crate) fn metrics(status: &Status) -> String {
     sinks(status, &mut text);
     spool(status, &mut text);
     process(&mut text);
-    text.0.push_str("# EOF\n");
+    if exposition == Exposition::OpenMetrics {
+        text.0.push_str("# EOF\n");
+    }
     text.0
 }
 
@@ -418,17 +450,30 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_and_counters_end_in_total() {
-        let mut text = Text::default();
-        text.each(("a_b", Kind::Counter, "Help."), [7.0], |value| {
-            Some((vec![("name", "x\"\\\ny".to_owned())], *value))
-        });
-        assert_eq!(text.0, "# TYPE a_b counter\n# HELP a_b Help.\na_b_total{name=\"x\\\"\\\\\\ny\"} 7\n");
-        let mut text = Text::default();
-        text.one("a_seconds", Kind::Gauge, "Help.", 1.5);
-        assert_eq!(
-            text.0,
-            "# TYPE a_seconds gauge\n# UNIT a_seconds seconds\n# HELP a_seconds Help.\na_seconds 1.5\n"
-        );
+        for (exposition, type_and_help) in [
+            (Exposition::OpenMetrics, "# TYPE a_b counter\n# HELP a_b Help.\n"),
+            (Exposition::Prometheus, "# TYPE a_b_total counter\n# HELP a_b_total Help.\n"),
+        ] {
+            let mut text = Text(String::new(), exposition);
+            text.each(("a_b", Kind::Counter, "Help."), [7.0], |value| {
+                Some((vec![("name", "x\"\\\ny".to_owned())], *value))
+            });
+            assert_eq!(text.0, format!("{type_and_help}a_b_total{{name=\"x\\\"\\\\\\ny\"}} 7\n"));
+        }
+    }
+
+    #[test]
+    fn units_are_those_of_open_metrics() {
+        for (exposition, unit) in
+            [(Exposition::OpenMetrics, "# UNIT a_seconds seconds\n"), (Exposition::Prometheus, "")]
+        {
+            let mut text = Text(String::new(), exposition);
+            text.one("a_seconds", Kind::Gauge, "Help.", 1.5);
+            assert_eq!(
+                text.0,
+                format!("# TYPE a_seconds gauge\n{unit}# HELP a_seconds Help.\na_seconds 1.5\n")
+            );
+        }
     }
 
     #[test]

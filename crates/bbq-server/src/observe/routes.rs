@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
@@ -21,10 +21,15 @@ use crate::access::is_own_name;
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{FOLLOWED_MAX, History, Reading, Subject};
+use crate::observe::metrics::Exposition;
 use crate::observe::reload_door::ReloadDoor;
 use crate::observe::status::Status;
 use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
 use crate::observe::{metrics, page};
+
+/// For probes: the server answers, and it takes messages.
+const LIVE: &str = "/livez";
+const READY: &str = "/readyz";
 
 /// What the routes show.
 #[derive(Clone)]
@@ -63,15 +68,20 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/configuration", get(configuration))
         .route("/tail", get(tail))
         .route("/reload", post(reload))
-        .route("/metrics", get(async |State(shown): State<Shown>| as_metrics(&shown.status())))
+        .route(
+            "/metrics",
+            get(async |State(shown): State<Shown>, headers: HeaderMap| as_metrics(&shown.status(), &headers)),
+        )
         .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())))
         .route_layer(from_fn_with_state(shown.clone(), guard));
+    let router = router.route(LIVE, get(async || "ok\n")).route(READY, get(readiness));
     page::paths().fold(router, |router, path| router.route(path, get(page_file))).with_state(shown)
 }
 
-/// Whether a path is served without a token: it has nothing of this server.
+/// Whether a path is served without a token, and by whatever name the admin is asked: it has nothing of this server but whether it
+/// serves.
 pub(crate) fn is_public(path: &str) -> bool {
-    page::has(path)
+    page::has(path) || path == LIVE || path == READY
 }
 
 impl Shown {
@@ -220,8 +230,18 @@ async fn configuration(State(shown): State<Shown>) -> Response {
     json(&Configuration { keys: &shown.parts().effective() })
 }
 
-fn as_metrics(status: &Status) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::metrics(status)).into_response()
+fn as_metrics(status: &Status, headers: &HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let exposition = Exposition::accepted(accept);
+    ([(CONTENT_TYPE, exposition.content_type())], metrics::metrics(status, exposition)).into_response()
+}
+
+/// 200 if the server takes messages, otherwise 503 and why not. A sink that cannot deliver does not matter: messages are kept for it.
+async fn readiness(State(shown): State<Shown>) -> (StatusCode, String) {
+    match shown.parts().readiness() {
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
 }
 
 /// 200 if everything works as configured, otherwise 503 and the problems.

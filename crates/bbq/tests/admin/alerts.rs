@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -147,6 +147,22 @@ fn every_alert_fires_for_the_server_that_it_is_about() {
         flood.write_all(&lines).expect("it reads");
     }
     drop(stall);
+}
+
+#[test]
+fn promtool_has_nothing_to_say_of_the_metrics() {
+    let setup = Setup::new(&[LINES]);
+    let server = setup.start();
+    let (code, metrics) = get(&setup.admin(), "/metrics").expect("it answers");
+    assert_eq!(code, 200);
+    let mut promtool = crate::support::unpacked::promtool();
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().unwrap();
+    promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    drop(server);
 }
 
 #[test]

@@ -67,6 +67,30 @@ fn another_site_sees_nothing() {
 }
 
 #[test]
+fn a_probe_needs_no_token_and_does_not_fail_for_a_sink() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    setup.set_sinks(&["http://127.0.0.1:1/"]);
+    let tokens = setup.path().join("admin.tokens");
+    let token = "t".repeat(20);
+    std::fs::write(&tokens, format!("{token}\n")).expect("a file");
+    let setup = setup.config(&format!("admin_token_file = \"{}\"\n", tokens.display()));
+    let log = std::fs::File::create(setup.path().join("log")).expect("a log");
+    let child = setup.command().stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+    let server = Server { setup: &setup, child };
+    setup.wait_log("ready");
+    server.send(0, b"a message\n");
+    server.wait_log("sink failed");
+    let with = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(ask(&setup, "/health", &with).1, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(ask(&setup, "/health", "").1, "HTTP/1.1 401 Unauthorized");
+    for path in ["/livez", "/readyz"] {
+        for headers in ["", "Host: bbq.example\r\n"] {
+            assert_eq!(ask(&setup, path, headers).1, "HTTP/1.1 200 OK", "{path} {headers}");
+        }
+    }
+}
+
+#[test]
 fn a_token_that_is_taken_away_ends_the_tails_of_those_who_showed_it() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let tokens = setup.path().join("admin.tokens");

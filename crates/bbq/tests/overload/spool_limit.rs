@@ -66,6 +66,9 @@ fn block_holds_the_sender_back() {
         assert!(status["spool"]["bytes"].as_u64() <= status["spool"]["bytes_max"].as_u64(), "{status:#}");
         let (code, text) = server.health();
         assert!(code == 503 && text.contains("waits for space: the spool has"), "{text}");
+        let (code, why) = server.probe("/readyz");
+        assert!(code == 503 && why.contains("no lane writes"), "{why}");
+        assert_eq!(server.probe("/livez").0, 200, "a restart would not help");
         assert!(
             text.contains("(spool.bytes_max)") && text.contains("raise the limit"),
             "why, and what to do: {text}"

@@ -269,11 +269,15 @@ impl Server<'_> {
 
     /// Code and text of `/health`.
     pub fn health(&self) -> (u16, String) {
+        self.probe("/health")
+    }
+
+    /// Code and text of a path of the admin.
+    pub fn probe(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.setup.admin()).expect("the admin listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        stream
-            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            .expect("it reads");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
         let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
