@@ -9,12 +9,14 @@ import pytest
 from conftest import PATIENCE_SECONDS, free_port
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="prometheus-client is not installed")
+text_parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
 
 MESSAGES = 1000
 
 
-def get(server, path):
-    with urllib.request.urlopen(f"http://{server.admin}{path}", timeout=10) as response:
+def get(server, path, accept="*/*"):
+    request = urllib.request.Request(f"http://{server.admin}{path}", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=10) as response:
         return response.headers["Content-Type"], response.read().decode()
 
 
@@ -29,7 +31,7 @@ def test_a_strict_parser_reads_the_numbers_of_the_status(server):
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (ledger := json.loads(get(server, "/status")[1])["ledger"])["delivered"] < MESSAGES or ledger["queued"]:
         assert time.monotonic() < deadline, ledger
-    content_type, text = get(server, "/metrics")
+    content_type, text = get(server, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     status = json.loads(get(server, "/status")[1])
@@ -59,3 +61,11 @@ def test_a_strict_parser_reads_the_numbers_of_the_status(server):
     # Each has a meaning, and counters say so.
     assert all(family.documentation for family in families.values())
     assert all(family.type in ("counter", "gauge", "histogram", "summary") for family in families.values())
+    # Who does not ask for OpenMetrics gets the older format, with the same families.
+    content_type, text = get(server, "/metrics")
+    assert content_type.startswith("text/plain; version=0.0.4")
+    older = {family.name: family for family in text_parser.text_string_to_metric_families(text)}
+    assert older.keys() == families.keys()
+    for name, family in older.items():
+        assert (family.type, family.documentation) == (families[name].type, families[name].documentation), name
+        assert [sample[:2] for sample in family.samples] == [sample[:2] for sample in families[name].samples], name

@@ -49,7 +49,7 @@ impl Subject {
     }
 
     /// Those with this name: a whole one (`spool.bytes_max`, `listen.on_full`), its last word, a table (`spool`, `listen`), or a kind of
-    /// sink (`sink.file`).
+    /// sink (`sink.file`, or `file` if it is nothing else).
     ///
     /// # Errors
     /// There is none; the nearest one.
@@ -81,6 +81,10 @@ impl Subject {
         }
         if let Some(why) = of_sinks.and_then(why_left_out) {
             return Err(ConfigError::new(why));
+        }
+        let is_kind = SINK_KINDS.iter().any(|kind| kind.word == name) || why_left_out(name).is_some();
+        if is_kind {
+            return Subject::named(&format!("{SINK}.{name}"));
         }
         let mut known: Vec<String> = Subject::all().iter().map(Subject::name).collect();
         known.extend(SINK_KINDS.iter().map(|kind| format!("{SINK}.{}", kind.word)));
@@ -293,6 +297,8 @@ mod tests {
         assert_eq!(names("on_full"), ["listen.on_full"]);
         assert_eq!(names("distribution"), ["distribution", "listen.distribution"]);
         assert_eq!(names("listen").len(), 2 + LISTEN_OPTIONS.len());
+        assert!(names("otlp+http").contains(&"sink.compress".to_owned()));
+        assert_eq!(names("otlp+http"), names("sink.otlp+http"));
         let all = Subject::all();
         assert!(all.iter().all(|subject| names(&subject.name()).contains(&subject.name())));
     }
