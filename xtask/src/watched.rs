@@ -82,7 +82,8 @@ fn send_lines(output: impl io::Read, lines: &SyncSender<Vec<u8>>) -> io::Result<
 fn end_what_hangs(child: &Child, hangs: Hangs, silence: Duration) -> io::Result<()> {
     let mut processes = descendants(child.id());
     if processes.is_empty() || hangs == Hangs::All {
-        processes.push(child.id());
+        // The first, as it could go on when what it waits for is killed.
+        processes.insert(0, child.id());
     }
     eprintln!("xtask: no output for {} s: killing {processes:?}", silence.as_secs());
     // One that has ended meanwhile is no failure.
