@@ -63,13 +63,18 @@ fn by_grpc() -> Slow {
 
 #[test]
 fn what_comes_during_a_request_is_the_next_request() {
+    // One request when all groups wait already; the sink may read the last of them after the first request has its answer.
+    let few = 2..=1 + MESSAGES as usize / 4;
     for (receiver, requests_expected) in [
-        (by_http("http", "/in"), 2),
-        (by_http("http", "/in?format=raw"), 2),
-        (by_http("otlp+http", ""), 2),
-        (by_grpc(), 2),
+        (by_http("http", "/in"), few.clone()),
+        (by_http("http", "/in?format=raw"), few.clone()),
+        (by_http("otlp+http", ""), few.clone()),
+        (by_grpc(), few),
         // It knows what it has by the token of an insert, which must be the same after a kill: a group each.
-        (by_http("http", "/?preset=clickhouse&query=query=INSERT"), 1 + MESSAGES as usize),
+        (
+            by_http("http", "/?preset=clickhouse&query=query=INSERT"),
+            1 + MESSAGES as usize..=1 + MESSAGES as usize,
+        ),
     ] {
         let mut setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
         setup.set_sinks(&[&receiver.to]);
@@ -83,7 +88,8 @@ fn what_comes_during_a_request_is_the_next_request() {
         receiver.may_answer.send(()).expect("it waits");
         let status = server.wait_delivered(1 + MESSAGES);
         assert_eq!(status["ledger"]["dropped"], json!({}));
-        assert_eq!((receiver.requests)(), requests_expected, "{}", receiver.to);
+        let requests = (receiver.requests)();
+        assert!(requests_expected.contains(&requests), "{requests} to {}", receiver.to);
         assert_eq!(server.stop(), Some(0), "{}", setup.log());
     }
 }
