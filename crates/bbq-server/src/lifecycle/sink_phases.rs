@@ -237,9 +237,12 @@ impl SinkLifecycle {
         }
     }
 
-    /// Waits before the output is tried again, or until control asks for a hold or the end.
+    /// Waits before the output is tried again, or until control asks for something else: when the server stops, a destination that is back
+    /// gets the rest at once.
     pub(crate) fn pause_until_hold(&self, pause: Duration) {
-        self.wait_unless(pause, |phase| matches!(phase, Phase::Holding | Phase::Leaving | Phase::Over));
+        let before = self.all.locked().phase;
+        let ends = |phase| matches!(phase, Phase::Holding | Phase::Leaving | Phase::Over);
+        self.wait_unless(pause, |phase| ends(phase) || phase != before);
     }
 
     /// Waits before the output is tried again. For a sink that could not end now: what control asks for has to wait, or is called
@@ -308,6 +311,32 @@ mod tests {
         assert_eq!(all.first_not_held(), Some(0));
         all.enter(Phase::Over);
         assert!(sink.pause_without_hold(LONG).is_err());
+    }
+
+    #[test]
+    fn a_sink_that_pauses_goes_on_when_the_server_drains() {
+        let all = Lifecycle::new(1);
+        all.enter(Phase::Working);
+        std::thread::scope(|scope| {
+            let sink = all.of_sink(0);
+            let paused = scope.spawn(move || {
+                sink.pause_until_hold(LONG);
+                // While it drains a pause is one.
+                let begun = Instant::now();
+                sink.pause_until_hold(Duration::from_millis(20));
+                begun.elapsed() >= Duration::from_millis(20)
+            });
+            while !paused.is_finished() {
+                // The pause may not have begun yet.
+                all.enter(Phase::Working);
+                all.enter(Phase::Draining);
+                std::thread::park_timeout(SHORT);
+                if paused.is_finished() {
+                    break;
+                }
+            }
+            assert!(paused.join().is_ok());
+        });
     }
 
     #[test]

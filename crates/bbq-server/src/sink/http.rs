@@ -3,12 +3,13 @@
 //!
 //! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
-//! delivered. After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
+//! delivered. So is one to which it responds 500; but a message on which it fails alone is tried for a minute before it becomes a dead letter.
+//! After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
 //! that were on their way or were delivered since the last commit are sent again. By two presets the server knows what it has already.
 //!
-//! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
-//! message with the same URL and format, only a few messages are rejected; then the sink waits.
+//! Some servers respond 400 to everything when the path, the query or the format is wrong (`refusals`).
 
+mod body_bytes;
 pub(super) mod client;
 pub(super) mod coding;
 pub(super) mod headers;
@@ -18,6 +19,7 @@ pub(super) mod refusals;
 pub(super) mod requests;
 pub(super) mod response;
 pub(super) mod retry_after;
+pub(super) mod timing;
 pub(super) mod url;
 
 use std::io;
@@ -25,16 +27,17 @@ use std::sync::Arc;
 
 use bbq_storage::Storage;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use hyper::{Method, Request, Response, Uri};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 
-use client::{REQUEST_TIMEOUT, Version, late};
+use client::Version;
 use coding::Coding;
 use headers::Headers;
 use preset::Preset;
 use receivers::{Receiver, Receivers};
 use refusals::Refusals;
 use requests::{Answer, Exchange, Requests, Verdict};
+use timing::Timing;
 use url::Written;
 
 use super::async_sink::{AsyncSink, Destination};
@@ -66,7 +69,7 @@ pub(super) const IN_FLIGHT: SpecOption = SpecOption {
 };
 
 /// The options of both kinds.
-const OPTIONS: [SpecOption; 9] = [
+const OPTIONS: [SpecOption; 11] = [
     preset::OPTION,
     preset::LABELS,
     format_option("json"),
@@ -85,11 +88,25 @@ const OPTIONS: [SpecOption; 9] = [
         default: "none",
         meaning: "compresses the bodies (`Content-Encoding`)",
     },
+    timing::TIMEOUT,
+    timing::CONNECTION,
     DEAD_LETTERS_OPTION,
 ];
 /// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 12] = {
-    let [preset, labels, format, query, authorization, headers, in_flight, compress, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 14] = {
+    let [
+        preset,
+        labels,
+        format,
+        query,
+        authorization,
+        headers,
+        in_flight,
+        compress,
+        timeout,
+        connection,
+        dead_letters,
+    ] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
     [
         preset,
@@ -100,6 +117,8 @@ const TLS_OPTIONS: [SpecOption; 12] = {
         headers,
         in_flight,
         compress,
+        timeout,
+        connection,
         dead_letters,
         ca,
         certificate,
@@ -160,8 +179,9 @@ fn parse(
     let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
+    let timing = Timing::take(query)?;
     let shown = written.shown().to_owned();
-    Ok(Arc::new(HttpTarget { shown, uris, tls, preset, format, coding, headers, in_flight }))
+    Ok(Arc::new(HttpTarget { shown, uris, tls, preset, format, coding, headers, in_flight, timing }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -183,13 +203,15 @@ struct HttpTarget {
     coding: Coding,
     headers: Headers,
     in_flight: usize,
+    timing: Timing,
 }
 
 impl Target for HttpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One)?;
+        let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing)?;
         let refusals = Refusals::new(self.shown_requests(), CHECK, state);
-        let requests = Requests::new(self.shown.clone(), receivers, refusals);
+        let keeps_cuts = self.preset == Preset::Clickhouse;
+        let requests = Requests::new(self.shown.clone(), receivers, refusals, keeps_cuts);
         let destination = HttpDestination { target: self.clone(), requests };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
@@ -226,13 +248,24 @@ impl Destination for HttpDestination {
 }
 
 impl Exchange for HttpDestination {
+    const EMPTY_DECIDES: bool = false;
+
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let preset = self.target.preset;
-        let response = self.post(to, preset.body(text), part).await?;
+        let response = self.post(to, preset.body(text), Some(part)).await?;
         if response.status().is_success() && !preset.has_verdicts() {
             return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
         }
         self.verdict(to, response, part.records).await.map(Answer::from)
+    }
+
+    async fn takes_empty(&self, to: &Receiver) -> bool {
+        let Ok(response) = self.post(to, self.target.preset.body(Vec::new()), None).await else {
+            return false;
+        };
+        let is_taken = response.status().is_success();
+        response::finish(response).await;
+        is_taken
     }
 }
 
@@ -250,10 +283,17 @@ impl HttpDestination {
             let wait = from.retry_after.note(&response);
             let status = response.status();
             let text = response::beginning(response).await;
-            let refusal = response::refusal(uri, status, &String::from_utf8_lossy(&text), headers);
-            return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
+            return match response::refusal(uri, status, &String::from_utf8_lossy(&text), headers) {
+                Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Ok(Verdict::TooLarge(why)),
+                Ok(why) => Ok(Verdict::Refused(why)),
+                // It is one message that it cannot handle, or any.
+                Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR && wait.is_none() => {
+                    Ok(Verdict::Failed(error.to_string()))
+                }
+                Err(error) => Err(retry_after::shown(error, wait)),
+            };
         }
-        let body = whole_in_time(uri, response).await?;
+        let body = whole_in_time(from, response).await?;
         let shown = |why: String| format!("{uri}: {}", response::shown(&why, headers));
         let (verdict, has_some) = preset.verdict(&body, records);
         if has_some {
@@ -262,20 +302,34 @@ impl HttpDestination {
         Ok(match verdict {
             Verdict::Later(why) => Verdict::Later(shown(why)),
             Verdict::Refused(why) => Verdict::Refused(shown(why)),
+            Verdict::Failed(why) => Verdict::Failed(shown(why)),
             verdict => verdict,
         })
     }
 
-    /// Posts a body with the messages of a part. Returns the response once its head has arrived.
-    async fn post(&self, to: &Receiver, body: Vec<u8>, part: &Part) -> io::Result<Response<Incoming>> {
+    /// Posts a body with the messages of a part, or without any. Returns the response once its head has arrived.
+    async fn post(
+        &self,
+        to: &Receiver,
+        body: Vec<u8>,
+        part: Option<&Part>,
+    ) -> io::Result<Response<Incoming>> {
         let HttpTarget { preset, format, coding, headers, .. } = &self.target;
+        let coding = if body.is_empty() { Coding::None } else { *coding };
+        // hyper leaves it out of a request without a body, and some servers ask for it (RFC 9110, 8.6).
+        let is_empty = body.is_empty();
         let mut request = Request::new(coding.encode(body)?.into());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() =
-            if *preset == Preset::Clickhouse { url::with_token(&to.uri, part)? } else { to.uri.clone() };
+        *request.uri_mut() = match part {
+            Some(part) if *preset == Preset::Clickhouse => url::with_token(&to.uri, part)?,
+            _ => to.uri.clone(),
+        };
         request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
+        }
+        if is_empty {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         headers.add_to(request.headers_mut());
         to.client.request(request).await
@@ -283,9 +337,10 @@ impl HttpDestination {
 }
 
 /// Returns the whole body of a response.
-pub(super) async fn whole_in_time(uri: &Uri, response: Response<Incoming>) -> io::Result<Vec<u8>> {
-    let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
-    let body = body.map_err(|_| late(uri))?;
+pub(super) async fn whole_in_time(from: &Receiver, response: Response<Incoming>) -> io::Result<Vec<u8>> {
+    let Receiver { uri, client, .. } = from;
+    let body = tokio::time::timeout(client.timeout(), response::whole(response)).await;
+    let body = body.map_err(|_| client.late(uri))?;
     body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))
 }
 

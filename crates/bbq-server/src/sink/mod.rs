@@ -21,6 +21,7 @@ mod held_back;
 mod http;
 mod in_flight;
 mod interface;
+mod intervals;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod kind;

@@ -22,6 +22,8 @@ use crate::time::unix_ns;
 /// First and longest pause before an output that could not be opened is tried again.
 const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);
 const OPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The longest pause while the server stops: what is not delivered within `drain_timeout_seconds` waits for the next start.
+const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// A sink whose thread has not begun.
 pub(crate) struct PendingSink {
@@ -162,6 +164,9 @@ impl SinkThread {
                 SinkStep::Progressed => {}
                 SinkStep::Idle(patience) => self.wait(seen, patience),
                 SinkStep::Retry { may_hold: true, .. } if goal == Goal::Hold => self.hold()?,
+                SinkStep::Retry { pause, may_hold: true } if goal == Goal::Drain => {
+                    self.lifecycle.pause_until_hold(pause.min(DRAIN_PAUSE_MAX));
+                }
                 SinkStep::Retry { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
                 SinkStep::Retry { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.hold()?,

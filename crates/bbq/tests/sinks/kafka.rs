@@ -543,7 +543,7 @@ fn a_topic_that_refuses_everything_gets_no_spool_of_dead_letters() {
     let first = edge(&kafka, "keyless", "key=none");
     let at_first = first.start();
     send_all(&first, 0, 1000);
-    let problem = wait_problem(&at_first, "has taken nothing yet");
+    let problem = wait_problem(&at_first, "refuses a message of bbq's own, too");
     assert!(problem.contains("a compacted one needs a key"), "{problem}");
     assert_eq!(at_first.status()["ledger"]["dropped"], json!({}), "no message was given up");
     kafka.configure("keyless", "cleanup.policy=delete");
@@ -551,6 +551,34 @@ fn a_topic_that_refuses_everything_gets_no_spool_of_dead_letters() {
     assert_balanced(&status);
     assert_once_and_in_order(&kafka.read("keyless"), 1, 1000);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+}
+
+/// Senders choose the messages. Here what comes first has no peer, so no key, and the topic has taken nothing yet.
+#[test]
+fn a_sender_of_what_a_topic_refuses_does_not_stop_the_sink() {
+    let kafka = shared();
+    // Where the sink cannot ask the topic, it sets one message apart in ten seconds.
+    for (topic, query, refused) in [("asked", "key=peer", 40), ("unasked", "key=peer&exactly_once=off", 17)] {
+        kafka.create(topic, &["cleanup.policy=compact"]);
+        let first = edge(&kafka, topic, query).with(&["--workers", "1"]);
+        let at_first = first.start();
+        let mut local =
+            std::os::unix::net::UnixStream::connect(first.path().join("socket")).expect("it listens");
+        for number in 0..refused {
+            use std::io::Write as _;
+            writeln!(local, "refused {number}").expect("it has room");
+        }
+        at_first.wait_status("all are there", |status| status["ledger"]["received"] == refused);
+        at_first.send(1, b"taken\n");
+        let status = at_first.wait_delivered(1);
+        assert_eq!(status["ledger"]["dropped"], json!({ "refused": refused }), "{topic}");
+        assert_balanced(&status);
+        let records = kafka.read(topic);
+        assert_eq!(records.iter().map(|record| record.value.as_str()).collect::<Vec<_>>(), ["taken"]);
+        assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+        let expected: String = (0..refused).map(|number| format!("refused {number}\n")).collect();
+        assert_eq!(letters(&first), expected);
+    }
 }
 
 /// What is wrong, and words that name the remedy.

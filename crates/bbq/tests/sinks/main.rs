@@ -25,6 +25,7 @@ mod hostile;
 mod http;
 mod http_names;
 mod http_progress;
+mod http_refusals;
 mod http_responses;
 mod http_server;
 mod https;

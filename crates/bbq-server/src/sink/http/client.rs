@@ -1,7 +1,8 @@
 //! The client of sinks that send requests: connections, times, and errors that say what to do.
 
 use std::io;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -11,14 +12,13 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use super::timing::Timing;
 use crate::sink::interface::OpenError;
 use crate::sink::resolver::Resolver;
 use crate::tls::ClientTls;
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request whose status does not come within this time has failed, and is sent again.
-pub(in crate::sink) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection of HTTP/2 on which a request waits is probed when it is silent for this long; servers of gRPC allow a few probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// A connection whose probe is not answered in this time is closed: requests behind it get another one.
@@ -33,9 +33,16 @@ pub(in crate::sink) enum Version {
     Two,
 }
 
+type Connect = HttpsConnector<HttpConnector<Resolver>>;
+type Pool = legacy::Client<Connect, Full<Bytes>>;
+
 /// See the module.
 pub(in crate::sink) struct HttpClient {
-    client: legacy::Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    connect: Connect,
+    version: Version,
+    timing: Timing,
+    /// The connections, and since when there are some.
+    pool: Mutex<(Pool, Instant)>,
 }
 
 impl HttpClient {
@@ -43,7 +50,11 @@ impl HttpClient {
     ///
     /// # Errors
     /// A file of TLS cannot be used, or a thread not be started; try again.
-    pub(in crate::sink) fn open(tls: Option<&ClientTls>, version: Version) -> Result<HttpClient, OpenError> {
+    pub(in crate::sink) fn open(
+        tls: Option<&ClientTls>,
+        version: Version,
+        timing: Timing,
+    ) -> Result<HttpClient, OpenError> {
         let resolver = Resolver::start().map_err(OpenError::NotYet)?;
         let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -56,17 +67,26 @@ impl HttpClient {
         };
         let tls = tls.map_err(|error| OpenError::NotYet(io::Error::other(error)))?;
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        let connector = match version {
+        let connect = match version {
             Version::One => builder.enable_http1().wrap_connector(connector),
             Version::Two => builder.enable_http2().wrap_connector(connector),
         };
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new());
-        if version == Version::Two {
-            builder.http2_only(true).timer(TokioTimer::new());
-            builder.http2_keep_alive_interval(PROBE_INTERVAL).http2_keep_alive_timeout(PROBE_TIMEOUT);
+        let pool = Mutex::new((pool(&connect, version), Instant::now()));
+        Ok(HttpClient { connect, version, timing, pool })
+    }
+
+    /// How long a request may take.
+    pub(in crate::sink) fn timeout(&self) -> Duration {
+        self.timing.timeout
+    }
+
+    /// The connections, or new ones if these are old. Requests that are on their way keep theirs to their end.
+    fn pool(&self) -> Pool {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.1.elapsed() >= self.timing.connection {
+            *pool = (self::pool(&self.connect, self.version), Instant::now());
         }
-        Ok(HttpClient { client: builder.build(connector) })
+        pool.0.clone()
     }
 
     /// Sends a request. Returns the response once its head has arrived.
@@ -78,16 +98,26 @@ impl HttpClient {
         request: Request<Full<Bytes>>,
     ) -> io::Result<Response<Incoming>> {
         let uri = request.uri().clone();
-        let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
-        let response = asked.map_err(|_| late(&uri))?;
+        let asked = tokio::time::timeout(self.timeout(), self.pool().request(request)).await;
+        let response = asked.map_err(|_| self.late(&uri))?;
         response.map_err(|error| unreachable(&uri, &error))
+    }
+
+    /// The error of a response that does not come.
+    pub(in crate::sink) fn late(&self, uri: &Uri) -> io::Error {
+        let seconds = self.timeout().as_secs();
+        io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
     }
 }
 
-/// The error of a response that does not come.
-pub(in crate::sink) fn late(uri: &Uri) -> io::Error {
-    let seconds = REQUEST_TIMEOUT.as_secs();
-    io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
+fn pool(connect: &Connect, version: Version) -> Pool {
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder.pool_timer(TokioTimer::new());
+    if version == Version::Two {
+        builder.http2_only(true).timer(TokioTimer::new());
+        builder.http2_keep_alive_interval(PROBE_INTERVAL).http2_keep_alive_timeout(PROBE_TIMEOUT);
+    }
+    builder.build(connect.clone())
 }
 
 /// Shows the innermost cause of the error, which says more than the error itself.

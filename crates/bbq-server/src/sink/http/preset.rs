@@ -48,6 +48,7 @@ pub(super) const LABELS: SpecOption = SpecOption {
     default: "none",
     meaning: "for preset=loki: fields of syslog, or what OpenTelemetry has for them, that are labels beside `listener`; several with commas between them",
 };
+const FAILED: u16 = 500;
 /// The conflict of a message that is there already.
 const CONFLICT: u16 = 409;
 
@@ -108,9 +109,12 @@ impl Preset {
         let failed = || items.iter().filter(|item| !is_there(item));
         let text = |item: &Item| format!("{} {}", item.status, item.error);
         // What may be taken later is sent again first: a body with both would be halved for nothing.
-        let verdict = match failed().find(|item| item.is_temporary()).map(text) {
-            Some(why) => Verdict::Later(why),
-            None => failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused),
+        let verdict = if let Some(why) = failed().find(|item| item.is_temporary()).map(text) {
+            Verdict::Later(why)
+        } else if let Some(why) = failed().find(|item| item.has_failed()).map(text) {
+            Verdict::Failed(why)
+        } else {
+            failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused)
         };
         (verdict, has_some)
     }
@@ -138,7 +142,12 @@ struct Item {
 
 impl Item {
     fn is_temporary(&self) -> bool {
-        matches!(self.status, 401 | 403 | 404 | 408 | 429) || self.status >= 500
+        matches!(self.status, 401 | 403 | 404 | 408 | 429) || self.status > FAILED
+    }
+
+    /// The server cannot handle the document, or any.
+    fn has_failed(&self) -> bool {
+        self.status == FAILED
     }
 }
 
@@ -170,6 +179,9 @@ mod tests {
         let Verdict::Later(why) = verdict(&items(&[400, 429])) else { panic!("it may be taken later") };
         assert!(why.contains("why 429"), "{why}");
         assert!(matches!(verdict(&items(&[404])), Verdict::Later(_)), "the index can be made");
+        let Verdict::Failed(why) = verdict(&items(&[201, 400, 500])) else { panic!("it failed on one") };
+        assert!(why.contains("why 500"), "{why}");
+        assert!(matches!(verdict(&items(&[500, 503])), Verdict::Later(_)));
         assert!(matches!(verdict("<html>"), Verdict::Later(_)));
         // Nothing is taken for there that the server does not say so of.
         assert!(matches!(verdict_of(r#"{"errors":true}"#, 1), (Verdict::Later(_), false)));

@@ -5,12 +5,14 @@
 //!
 //! Each has a client of its own, so a name that takes long to resolve holds up no other receiver.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::Uri;
 
 use super::client::{HttpClient, Version};
 use super::retry_after::RetryAfter;
+use super::timing::Timing;
 use crate::sink::interface::OpenError;
 use crate::tls::ClientTls;
 
@@ -19,6 +21,8 @@ pub(in crate::sink) struct Receiver {
     pub(in crate::sink) uri: Uri,
     pub(in crate::sink) client: HttpClient,
     pub(in crate::sink) retry_after: RetryAfter,
+    /// Whether it took a request without a message while it worked, if it was asked.
+    pub(super) takes_empty: OnceLock<bool>,
 }
 
 /// See the module.
@@ -37,10 +41,16 @@ impl Receivers {
         uris: &[Uri],
         tls: Option<&ClientTls>,
         version: Version,
+        timing: Timing,
     ) -> Result<Receivers, OpenError> {
         let receiver = |uri: &Uri| {
-            let client = HttpClient::open(tls, version)?;
-            Ok(Receiver { uri: uri.clone(), client, retry_after: RetryAfter::default() })
+            let client = HttpClient::open(tls, version, timing)?;
+            Ok(Receiver {
+                uri: uri.clone(),
+                client,
+                retry_after: RetryAfter::default(),
+                takes_empty: OnceLock::new(),
+            })
         };
         let each = uris.iter().map(receiver).collect::<Result<_, OpenError>>()?;
         Ok(Receivers { each, current: AtomicUsize::new(0) })
@@ -92,7 +102,8 @@ mod tests {
     fn receivers(count: usize) -> Receivers {
         let uris: Vec<Uri> =
             (0..count).map(|number| format!("http://host{number}/").parse().unwrap()).collect();
-        Receivers::open(&uris, None, Version::One).map_err(|_| "no thread").unwrap()
+        let timing = Timing { timeout: Duration::from_secs(1), connection: Duration::from_secs(1) };
+        Receivers::open(&uris, None, Version::One, timing).map_err(|_| "no thread").unwrap()
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! How many messages a server has refused for good since it took one.
+//! How many messages a server has refused for good since it took one, and whether a message that it does not take is to be set apart.
 //!
 //! Some servers refuse everything when the path, the query or the format is wrong. So before the server has taken a message with the
-//! same URL and format, only a few messages are rejected; then the sink waits. In the same way, only a few messages in a row are rejected
-//! because the server failed on them. Of those that it refuses itself, later, so many in a row may well be right; but each time that
-//! there are as many the sink waits, as after an error: somebody can look before the dead letters are full.
+//! same URL and format, only a few messages are rejected at once. Later, many refusals in a row may well be right; but each time that there
+//! are [`REFUSED_IN_A_ROW_MAX`] the sink waits, as after an error: somebody can look before the dead letters are full.
 //!
-//! Senders choose the messages, and one may send nothing but what the server refuses. So a sink that can ask the server with a request
-//! without a message (`Exchange::takes_empty`) waits only if the server does not take that either.
+//! Senders choose the messages, and one may send nothing but what the server refuses. So refusals alone never stop a sink: it asks the
+//! server with a request without a message (`Exchange::takes_empty`), and where the answer decides nothing, it still sets one message apart
+//! in each [`ONE_APART`], or in each [`FAILED_FOR`] if the server fails on it, as it may on any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::sink::intervals::{Intervals, ONE_APART};
 
 /// Most messages that are rejected before the server has taken one.
 const FIRST_REFUSALS_MAX: u64 = 16;
@@ -18,6 +21,10 @@ const TAKEN: u64 = u64::MAX;
 const FAILURES_MAX: u64 = 16;
 /// Messages in a row that are refused between two waits.
 const REFUSED_IN_A_ROW_MAX: u64 = 1000;
+/// After so many in a row, and as many again, the server is asked whether it takes a request without a message.
+const ASKED_AFTER: u64 = 16;
+/// A message on which the server fails is set apart when it has failed on it, alone, for this long: a restart or a failover takes less.
+pub(in crate::sink) const FAILED_FOR: Duration = Duration::from_secs(60);
 
 /// Why the sink is to wait; a text for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +47,10 @@ pub(in crate::sink) struct Refusals {
     failures: AtomicU64,
     /// Messages that it refused since it last took one, or since the sink last waited.
     in_a_row: AtomicU64,
+    /// Since when it fails on the next message, or when the last one was set apart because of that.
+    failing: Intervals,
+    /// When there were too many first refusals, or a message was set apart although there were.
+    apart: Intervals,
 }
 
 impl Refusals {
@@ -51,6 +62,8 @@ impl Refusals {
             first: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             in_a_row: AtomicU64::new(0),
+            failing: Intervals::default(),
+            apart: Intervals::default(),
         };
         let known = (0..=FIRST_REFUSALS_MAX).chain([TAKEN]);
         let first = known.into_iter().find(|first| state == Some(&refusals.state_of(*first)));
@@ -63,6 +76,28 @@ impl Refusals {
         self.first.store(TAKEN, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.in_a_row.store(0, Ordering::Relaxed);
+        self.failing.reset();
+    }
+
+    /// Whether the next refusal is the first since the server took a message.
+    pub(in crate::sink) fn is_first(&self) -> bool {
+        self.first.load(Ordering::Relaxed) == TAKEN && self.in_a_row.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether so many were refused in a row that the server is to be asked before another is rejected.
+    pub(in crate::sink) fn is_to_ask(&self) -> bool {
+        let in_a_row = self.in_a_row.load(Ordering::Relaxed);
+        in_a_row > 0 && in_a_row.is_multiple_of(ASKED_AFTER)
+    }
+
+    /// Whether a message is to be set apart that a server refuses which has taken nothing yet.
+    pub(in crate::sink) fn is_set_apart(&self, now: Instant) -> bool {
+        self.apart.has_passed(ONE_APART, now)
+    }
+
+    /// Whether a message is to be set apart on which the server fails.
+    pub(in crate::sink) fn has_failed_long(&self, now: Instant) -> bool {
+        self.failing.has_passed(FAILED_FOR, now)
     }
 
     /// Counts messages that are refused.
@@ -145,6 +180,36 @@ mod tests {
         }
         refusals.taken();
         refusals.count_doubtful("500").unwrap();
+    }
+
+    #[test]
+    fn a_message_on_which_a_server_fails_is_tried_for_a_minute() {
+        let refusals = Refusals::new("x".to_owned(), "y", None);
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(
+            [0, 59, 60, 61].map(|at| refusals.has_failed_long(after(at))),
+            [false, false, true, false]
+        );
+        // It has worked meanwhile.
+        refusals.taken();
+        assert_eq!([120, 179, 180].map(|at| refusals.has_failed_long(after(at))), [false, false, true]);
+    }
+
+    #[test]
+    fn a_server_that_refuses_many_in_a_row_is_asked() {
+        let refusals = Refusals::new("x".to_owned(), "y", None);
+        assert!(!refusals.is_first() && !refusals.is_to_ask());
+        refusals.taken();
+        assert!(refusals.is_first());
+        let asks: Vec<u64> = (0..40)
+            .filter(|_| {
+                let is_to_ask = refusals.is_to_ask();
+                refusals.count(1, "400").unwrap();
+                is_to_ask
+            })
+            .collect();
+        assert!(asks == [16, 32] && !refusals.is_first(), "{asks:?}");
     }
 
     #[test]

@@ -5,13 +5,15 @@
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use hyper::Response;
 use hyper::body::Incoming;
 use tracing::warn;
 
+use super::body_bytes::BodyBytes;
 use super::receivers::{Receiver, Receivers};
-use super::refusals::{Refusals, TooMany};
+use super::refusals::{FAILED_FOR, Refusals, TooMany};
 use super::response;
 use crate::format::{Format, Formatter};
 use crate::observe::rate_limited_log::RateLimitedLog;
@@ -19,8 +21,6 @@ use crate::sink::delivery::Part;
 use crate::sink::ledger::REFUSED;
 use crate::sink::span::{Delivery, SpanPart};
 
-/// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
-const BODY_BYTES_TARGET: usize = 1024 * 1024;
 /// Why messages are rejected of which the server says only how many they are.
 const PARTIAL_SUCCESS: &str = "partial_success";
 
@@ -35,6 +35,8 @@ pub(in crate::sink) enum Verdict {
     Later(String),
     /// It refuses some for good, and says so of the first of these.
     Refused(String),
+    /// There is too much in the body.
+    TooLarge(String),
     /// It failed on the request, as it may on a message that it cannot handle, or on any.
     Failed(String),
 }
@@ -54,6 +56,10 @@ impl From<Verdict> for Answer {
 
 /// A way to send a request and to understand its response.
 pub(in crate::sink) trait Exchange: Sync {
+    /// Whether a receiver that takes a request without a message takes messages, too, unless they are at fault, and one that does not takes
+    /// none: its protocol says so. Otherwise all that counts is whether it has taken one before.
+    const EMPTY_DECIDES: bool;
+
     /// Sends formatted messages, which are the text of a part. An error means that the same messages may be taken later.
     fn exchange(
         &self,
@@ -62,11 +68,8 @@ pub(in crate::sink) trait Exchange: Sync {
         part: &Part,
     ) -> impl Future<Output = io::Result<Answer>> + Send;
 
-    /// Sends a request of the sink's own, without a message, and returns whether the receiver takes it. False if there is none for it:
-    /// what it would store, or what would say nothing.
-    fn takes_empty(&self, _to: &Receiver) -> impl Future<Output = bool> + Send {
-        std::future::ready(false)
-    }
+    /// Sends a request of the sink's own, without a message, and returns whether the receiver takes it.
+    fn takes_empty(&self, to: &Receiver) -> impl Future<Output = bool> + Send;
 }
 
 /// Why a receiver has not taken the rest of a span.
@@ -92,11 +95,19 @@ pub(in crate::sink) struct Requests {
     log: Mutex<RateLimitedLog>,
     /// Lines about the receiver in use.
     changes: Mutex<RateLimitedLog>,
+    body_bytes: BodyBytes,
 }
 
 impl Requests {
-    pub(in crate::sink) fn new(shown: String, receivers: Receivers, refusals: Refusals) -> Requests {
-        Requests { receivers, refusals, shown, log: Mutex::default(), changes: Mutex::default() }
+    /// With `keeps_cuts`, the receivers know messages by their part, which begins and ends at the same messages each time.
+    pub(in crate::sink) fn new(
+        shown: String,
+        receivers: Receivers,
+        refusals: Refusals,
+        keeps_cuts: bool,
+    ) -> Requests {
+        let (log, changes) = (Mutex::default(), Mutex::default());
+        Requests { receivers, refusals, shown, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
     }
 
     /// Delivers the rest of a span, or rejects it. Each receiver has an attempt before the function returns an error. After that it
@@ -138,21 +149,35 @@ impl Requests {
     }
 
     /// Delivers to one receiver. If the sink `has_others`, a request on which the receiver fails is left to them.
-    async fn deliver_to(
+    async fn deliver_to<E: Exchange>(
         &self,
         receiver: &Receiver,
         delivery: &mut Delivery,
         format: Format,
-        by: &impl Exchange,
+        by: &E,
         has_others: bool,
     ) -> Result<(), Left> {
         let mut formatter = Formatter::new(format);
-        while let Some(mut sent) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
+        loop {
+            let Some(mut sent) = delivery.next_part(&mut formatter, self.body_bytes.now()) else {
+                return Ok(());
+            };
             let text = std::mem::take(&mut sent.part.text);
-            let Answer { verdict, unread } = by.exchange(receiver, text, &sent.part).await?;
-            let records = sent.part.records;
+            let (bytes, records, begun) = (text.len(), sent.part.records, Instant::now());
+            let Answer { verdict, unread } = match by.exchange(receiver, text, &sent.part).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::TimedOut && records > 1 && self.body_bytes.may_shrink()
+                    {
+                        self.body_bytes.late(bytes);
+                        delivery.halve(&sent);
+                    }
+                    return Err(error.into());
+                }
+            };
             match verdict {
                 Verdict::Taken => {
+                    self.body_bytes.taken(begun.elapsed(), receiver.client.timeout());
                     self.refusals.taken();
                     delivery.confirm(&sent);
                 }
@@ -161,30 +186,65 @@ impl Requests {
                 }
                 Verdict::Partly { why, .. } => {
                     // It is known which ones: all.
-                    let counted = self.refusals.count(records, &why);
-                    if self.is_at_fault(counted, by, receiver).await? {
+                    if self.is_refused(records, &why, by, receiver).await? {
                         delivery.reject(&sent, REFUSED, &why);
                     }
                 }
                 Verdict::Later(why) => return Err(Left { why, has_failed: false }),
                 Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
+                Verdict::TooLarge(_) if records > 1 => {
+                    self.body_bytes.too_large(bytes);
+                    delivery.halve(&sent);
+                }
                 Verdict::Refused(_) | Verdict::Failed(_) if records > 1 => delivery.halve(&sent),
-                Verdict::Refused(why) => {
-                    if self.is_at_fault(self.refusals.count(1, &why), by, receiver).await? {
+                Verdict::Refused(why) | Verdict::TooLarge(why) => {
+                    if self.is_refused(1, &why, by, receiver).await? {
                         delivery.reject(&sent, REFUSED, &why);
                     }
                 }
-                Verdict::Failed(why) => {
+                Verdict::Failed(why) if E::EMPTY_DECIDES => {
                     if self.is_at_fault(self.refusals.count_doubtful(&why), by, receiver).await? {
                         delivery.reject(&sent, REFUSED, &why);
                     }
+                }
+                Verdict::Failed(why) if self.refusals.has_failed_long(Instant::now()) => {
+                    delivery.reject(&sent, REFUSED, &why);
+                }
+                Verdict::Failed(why) => {
+                    let seconds = FAILED_FOR.as_secs();
+                    let why =
+                        format!("{why} to a single message, which is set apart if that lasts {seconds} s");
+                    return Err(Left { why, has_failed: false });
                 }
             }
             if let Some(response) = unread {
                 response::finish(response).await;
             }
         }
-        Ok(())
+    }
+
+    /// Whether messages that the receiver refuses are to be rejected.
+    ///
+    /// # Errors
+    /// The receiver is to be left alone for a while.
+    async fn is_refused<E: Exchange>(
+        &self,
+        messages: u64,
+        why: &str,
+        by: &E,
+        receiver: &Receiver,
+    ) -> io::Result<bool> {
+        if self.refusals.is_first() && !E::EMPTY_DECIDES && receiver.takes_empty.get().is_none() {
+            // It works. So if it does not take the same request later, it does not work then.
+            let _another_was_first = receiver.takes_empty.set(by.takes_empty(receiver).await);
+        }
+        let may_tell = E::EMPTY_DECIDES || receiver.takes_empty.get() == Some(&true);
+        if may_tell && self.refusals.is_to_ask() && !by.takes_empty(receiver).await {
+            return Err(io::Error::other(format!(
+                "{why}; it refuses a request without messages, too: repair it"
+            )));
+        }
+        self.is_at_fault(self.refusals.count(messages, why), by, receiver).await
     }
 
     /// Whether a message that the receiver did not take is to be rejected. After refusals that let the receiver look useless, the
@@ -193,17 +253,20 @@ impl Requests {
     ///
     /// # Errors
     /// The receiver is to be left alone for a while.
-    async fn is_at_fault(
+    async fn is_at_fault<E: Exchange>(
         &self,
         counted: Result<(), TooMany>,
-        by: &impl Exchange,
+        by: &E,
         receiver: &Receiver,
     ) -> io::Result<bool> {
         match counted {
             Ok(()) => Ok(true),
-            Err(TooMany::Useless(_)) if by.takes_empty(receiver).await => {
+            Err(TooMany::Useless(_)) if E::EMPTY_DECIDES && by.takes_empty(receiver).await => {
                 self.refusals.taken();
                 Ok(false)
+            }
+            Err(TooMany::Useless(_)) if !E::EMPTY_DECIDES && self.refusals.is_set_apart(Instant::now()) => {
+                Ok(true)
             }
             Err(TooMany::Useless(why) | TooMany::InARow(why)) => Err(io::Error::other(why)),
         }

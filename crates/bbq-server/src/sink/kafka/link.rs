@@ -12,6 +12,7 @@ use super::settings::KafkaSettings;
 use super::shared::Shared;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
+use crate::sink::intervals::Intervals;
 use crate::sink::outgoing::OutgoingGroups;
 use crate::sink::positions::Positions;
 
@@ -38,6 +39,8 @@ pub(super) struct KafkaLink {
     pub(super) has_taken: bool,
     /// Messages that the brokers refused since the topic took one, or since the sink waited because of so many.
     pub(super) refused_in_a_row: usize,
+    /// When messages are set apart that a topic refuses which has taken nothing yet.
+    pub(super) apart: Intervals,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
 }
@@ -97,6 +100,7 @@ impl KafkaLink {
             size: TransactionSize::largest(),
             has_taken: false,
             refused_in_a_row: 0,
+            apart: Intervals::default(),
             has_warned: false,
         }
     }

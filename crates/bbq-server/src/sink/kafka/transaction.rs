@@ -18,7 +18,9 @@ use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
+use super::settings::Key;
 use super::thread::Call;
+use crate::sink::intervals::ONE_APART;
 use crate::sink::last_group::CONFLICT;
 use crate::sink::outgoing::{Outcomes, Rejection};
 use crate::sink::positions::Positions;
@@ -40,6 +42,8 @@ const FIRST_REFUSALS_MAX: usize = 16;
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
 /// Stands for the record about the progress; messages are numbered from 1 on.
 pub(super) const PROGRESS: usize = 0;
+/// Stands for a message of the sink's own, which is alone in its transaction.
+const OWN: usize = 1;
 
 /// Why a message could not be given to librdkafka.
 enum Unsent {
@@ -266,7 +270,7 @@ impl Connection {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
         }
-        self.give_up(link, &refused, has_innocent)?;
+        self.give_up(link, call, &refused, has_innocent)?;
         if needs_smaller_batch {
             link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
             link.shared.wrote();
@@ -277,28 +281,42 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, is rather at fault
-    /// itself: nobody wants the whole spool among the dead letters, which have little room.
+    /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, may be at fault itself:
+    /// nobody wants the whole spool among the dead letters, which have little room. Senders chose the messages, so the topic is asked.
     fn give_up(
         &self,
         link: &mut KafkaLink,
+        call: &Call<'_>,
         refused: &[((u32, u64), Code)],
         has_innocent: bool,
     ) -> Result<(), Ended> {
         let Some((_, code)) = refused.first() else { return Ok(()) };
         let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
-        let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
-        if !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX {
-            return failed(
-                "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be too \
-                 short",
-            );
-        }
         if refused.len() > REFUSED_IN_A_ROW_MAX {
             link.size.shrink();
             return failed("so it says of too many messages at once; look at the settings of the topic");
         }
-        if link.refused_in_a_row >= REFUSED_IN_A_ROW_MAX {
+        let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
+        let is_doubtful = !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX;
+        let are_many = link.refused_in_a_row >= REFUSED_IN_A_ROW_MAX;
+        if self.settings.is_exactly_once && (is_doubtful || are_many) {
+            if !self.takes_own(link, call)? {
+                return failed(
+                    "it refuses a message of bbq's own, too: a compacted one needs a key of each message, and \
+                     message.timestamp.*.max.ms may be too short",
+                );
+            }
+            (link.has_taken, link.refused_in_a_row) = (true, 0);
+        } else if is_doubtful {
+            if !link.apart.has_passed(ONE_APART, Instant::now()) {
+                return failed(
+                    "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be \
+                     too short",
+                );
+            }
+            link.refused.add(refused[0].0, &refusal(*code));
+            return check_runs(link, &self.committed);
+        } else if are_many {
             link.refused_in_a_row = 0;
             return failed("so it says of more than 1000 in a row, which are dead letters: is that right?");
         }
@@ -307,6 +325,25 @@ impl Connection {
             link.refused.add(*record, &refusal(*code));
         }
         check_runs(link, &self.committed)
+    }
+
+    /// Whether the topic takes a message with nothing that a sender chose. The transaction is taken back: who reads committed messages does
+    /// not see it.
+    fn takes_own(&self, link: &mut KafkaLink, call: &Call<'_>) -> Result<bool, Ended> {
+        self.begin()?;
+        let mut record =
+            BaseRecord::<[u8], [u8], usize>::with_opaque_to(&self.settings.topic, OWN).payload(b"bbq");
+        record.key = (self.settings.key != Key::None).then_some(b"bbq");
+        self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))?;
+        self.wait_delivered(link, call)?;
+        let failure = self.producer.context().take_failures().first().copied();
+        self.check_fatal()?;
+        self.abort(call)?;
+        match failure {
+            None => Ok(true),
+            Some(failure) if verdict(failure.code) == Verdict::Refused => Ok(false),
+            Some(failure) => Err(Ended::Failed(described_code(&self.settings, failure.code))),
+        }
     }
 }
 

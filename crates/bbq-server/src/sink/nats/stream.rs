@@ -67,7 +67,8 @@ impl Stream {
         };
         let info = match server.request(&format!("STREAM.INFO.{name}"), &json!({})).await {
             Err(RequestError::Refused(STREAM_NOT_FOUND, _)) if target.creates => {
-                create(server, target, &name, [&filter, progress]).await?
+                // Of every server that writes to the stream, not of this one alone.
+                create(server, target, &name, [&filter, &format!("{}.*", target.progress)]).await?
             }
             Err(RequestError::Refused(STREAM_NOT_FOUND, _)) => {
                 return Err(io::Error::other(format!(

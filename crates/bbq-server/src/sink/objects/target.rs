@@ -218,7 +218,11 @@ impl Target for S3Target {
             .with_retry(retry)
             .with_http_connector(Connector::new(resolver, tls));
         if let Some(endpoint) = &self.endpoint {
-            builder = builder.with_endpoint(endpoint);
+            builder = builder.with_endpoint(if self.is_path_style {
+                endpoint.clone()
+            } else {
+                of_bucket(endpoint, &self.bucket)
+            });
         }
         if let Some(region) = &self.region {
             builder = builder.with_region(region);
@@ -255,9 +259,32 @@ fn endpoint(url: &str) -> Result<String, String> {
     Ok(url.trim_end_matches('/').to_owned())
 }
 
+/// The endpoint with the bucket in its host's name, where it may stand already. The library takes any endpoint for that of the bucket.
+fn of_bucket(endpoint: &str, bucket: &str) -> String {
+    match endpoint.split_once("://") {
+        Some((scheme, rest)) if !rest.starts_with(&format!("{bucket}.")) => {
+            format!("{scheme}://{bucket}.{rest}")
+        }
+        _ => endpoint.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::of_bucket;
     use crate::sink::SinkSpec;
+
+    #[test]
+    fn the_bucket_is_in_the_name_of_the_host_without_path_style() {
+        for (endpoint, host) in [
+            ("https://s3.example:9000", "https://logs.s3.example:9000"),
+            ("https://logs.s3.example", "https://logs.s3.example"),
+            ("https://other-team.s3.example", "https://logs.other-team.s3.example"),
+            ("http://logs-2.s3.example", "http://logs.logs-2.s3.example"),
+        ] {
+            assert_eq!(of_bucket(endpoint, "logs"), host);
+        }
+    }
 
     #[test]
     fn mistakes_in_the_spec_are_named() {

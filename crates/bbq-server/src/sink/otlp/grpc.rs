@@ -18,7 +18,6 @@ use super::grpc_status::GrpcStatus;
 use super::request::{Settings, error};
 use crate::otlp::answer;
 use crate::sink::delivery::Part;
-use crate::sink::http::client::{REQUEST_TIMEOUT, late};
 use crate::sink::http::coding::Coding;
 use crate::sink::http::receivers::Receiver;
 use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
@@ -42,6 +41,8 @@ pub(super) struct GrpcCalls {
 }
 
 impl Exchange for GrpcCalls {
+    const EMPTY_DECIDES: bool = true;
+
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;
         self.call(to, text, may_be_too_large).await.map(Answer::from)
@@ -86,9 +87,9 @@ impl GrpcCalls {
         let (message, trailers) = match GrpcStatus::of(&head.headers) {
             Some(_) => (Vec::new(), head.headers),
             None => {
-                let whole = tokio::time::timeout(REQUEST_TIMEOUT, whole(body)).await;
+                let whole = tokio::time::timeout(from.client.timeout(), whole(body)).await;
                 whole
-                    .map_err(|_| late(uri))?
+                    .map_err(|_| from.client.late(uri))?
                     .map_err(|why| error(uri, &format!("responds, but not to the end: {why}")))?
             }
         };

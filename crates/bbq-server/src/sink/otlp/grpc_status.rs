@@ -112,10 +112,10 @@ impl GrpcStatus {
         let name = name.map_or_else(|| format!("grpc-status {}", self.code), |name| (*name).to_owned());
         let why = format!("{who} responds {name} {:?}", shown(&self.message));
         match self.code {
-            CANCELLED | DEADLINE_EXCEEDED | ABORTED | OUT_OF_RANGE | UNAVAILABLE | DATA_LOSS => {
+            CANCELLED | DEADLINE_EXCEEDED | ABORTED | UNAVAILABLE | DATA_LOSS => Verdict::Later(why),
+            RESOURCE_EXHAUSTED | OUT_OF_RANGE if self.retry_delay.is_some() || !may_be_too_large => {
                 Verdict::Later(why)
             }
-            RESOURCE_EXHAUSTED if self.retry_delay.is_some() || !may_be_too_large => Verdict::Later(why),
             INVALID_ARGUMENT => Verdict::Refused(why),
             // These are not about the messages.
             UNAUTHENTICATED | PERMISSION_DENIED => {
@@ -124,7 +124,8 @@ impl GrpcStatus {
             UNIMPLEMENTED | NOT_FOUND => Verdict::Later(format!(
                 "{why}; it takes no logs of OpenTelemetry here, or not in this compression"
             )),
-            // RESOURCE_EXHAUSTED without a time, too: servers say so of a request that is too large, and when they have too much to do.
+            // RESOURCE_EXHAUSTED and OUT_OF_RANGE without a time, too: servers say so of a request that is too large, and when they have too
+            // much to do.
             _ => Verdict::Failed(why),
         }
     }
@@ -202,12 +203,14 @@ mod tests {
         let verdict = |status: &GrpcStatus, is_large| status.verdict(&"http://host", str::to_owned, is_large);
         assert!(matches!(verdict(&exhausted, true), Verdict::Later(_)));
         // A small request was not too large.
-        assert!(matches!(verdict(&status(RESOURCE_EXHAUSTED, None), false), Verdict::Later(_)));
+        for code in [RESOURCE_EXHAUSTED, OUT_OF_RANGE] {
+            assert!(matches!(verdict(&status(code, None), false), Verdict::Later(_)));
+        }
         assert_eq!(status(RESOURCE_EXHAUSTED, Some(b"junk")).retry_delay, None);
         for (codes, expected) in [
-            (&[1, 4, 5, 7, 10, 11, 12, 14, 15, 16][..], "later"),
+            (&[1, 4, 5, 7, 10, 12, 14, 15, 16][..], "later"),
             (&[3], "refused"),
-            (&[2, 6, 8, 9, 13, 99, -1], "failed"),
+            (&[2, 6, 8, 9, 11, 13, 99, -1], "failed"),
         ] {
             for code in codes {
                 let found = match verdict(&status(*code, None), true) {

@@ -32,6 +32,8 @@ pub(super) struct HttpPosts {
 }
 
 impl Exchange for HttpPosts {
+    const EMPTY_DECIDES: bool = true;
+
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         self.post(to, text).await.map(Answer::from)
     }
@@ -62,7 +64,7 @@ impl HttpPosts {
         let status = response.status();
         if status.is_success() {
             let is_json = has_type(&response, "application/json");
-            let body = whole_in_time(uri, response).await?;
+            let body = whole_in_time(from, response).await?;
             let Some(response) = answer::response(&body, is_json) else {
                 return Err(error(uri, "responds with something else than OTLP; check the path"));
             };
@@ -72,6 +74,7 @@ impl HttpPosts {
         let is_protobuf = has_type(&response, PROTOBUF);
         let text = answer::error_text(&response::beginning(response).await, is_protobuf);
         match response::refusal(uri, status, &text, &self.settings.headers) {
+            Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Ok(Verdict::TooLarge(why)),
             Ok(why) => Ok(Verdict::Refused(why)),
             Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR => {
                 Ok(Verdict::Failed(error.to_string()))

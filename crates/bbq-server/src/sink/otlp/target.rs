@@ -22,6 +22,7 @@ use crate::sink::http::headers::{self, Headers};
 use crate::sink::http::receivers::Receivers;
 use crate::sink::http::refusals::Refusals;
 use crate::sink::http::requests::{Exchange, Requests};
+use crate::sink::http::timing::{self, Timing};
 use crate::sink::http::url::Written;
 use crate::sink::http::{IN_FLIGHT, take_in_flight};
 use crate::sink::interface::{Now, OpenError, Sink};
@@ -36,7 +37,7 @@ const LOGS_PATH: &str = "/v1/logs";
 const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
 
 /// The options of the kinds without TLS.
-const OPTIONS: [SpecOption; 5] = [
+const OPTIONS: [SpecOption; 7] = [
     headers::AUTHORIZED,
     headers::MORE,
     IN_FLIGHT,
@@ -46,13 +47,15 @@ const OPTIONS: [SpecOption; 5] = [
         default: "none",
         meaning: "compresses the requests",
     },
+    timing::TIMEOUT,
+    timing::CONNECTION,
     DEAD_LETTERS_OPTION,
 ];
 /// The options of the kinds with TLS.
-const TLS_OPTIONS: [SpecOption; 8] = {
-    let [authorization, headers, in_flight, compress, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 10] = {
+    let [authorization, headers, in_flight, compress, timeout, connection, dead_letters] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
-    [authorization, headers, in_flight, compress, dead_letters, ca, certificate, key]
+    [authorization, headers, in_flight, compress, timeout, connection, dead_letters, ca, certificate, key]
 };
 
 /// How requests are sent.
@@ -127,8 +130,9 @@ fn parse(
     let headers = Headers::take(&written, query)?;
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
+    let timing = Timing::take(query)?;
     let settings = Settings { uris, coding, headers };
-    Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight }))
+    Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight, timing }))
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +144,7 @@ struct OtlpTarget {
     /// `None` without TLS.
     tls: Option<ClientTls>,
     in_flight: usize,
+    timing: Timing,
 }
 
 impl Target for OtlpTarget {
@@ -148,8 +153,8 @@ impl Target for OtlpTarget {
             |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
         let settings = self.settings.clone();
         let requests = |version, check| {
-            let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version)?;
-            Ok::<_, OpenError>(Requests::new(self.shown.clone(), receivers, refusals(check)))
+            let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing)?;
+            Ok::<_, OpenError>(Requests::new(self.shown.clone(), receivers, refusals(check), false))
         };
         let sink = match self.way {
             Way::Http => {
