@@ -237,12 +237,14 @@ impl SinkLifecycle {
         }
     }
 
-    /// Waits before the output is tried again, or until control asks for something else: when the server stops, a destination that is back
-    /// gets the rest at once.
-    pub(crate) fn pause_until_hold(&self, pause: Duration) {
-        let before = self.all.locked().phase;
-        let ends = |phase| matches!(phase, Phase::Holding | Phase::Leaving | Phase::Over);
-        self.wait_unless(pause, |phase| ends(phase) || phase != before);
+    /// Waits before the output is tried again, or until control asks for a hold or the end. A sink that does not drain yet also goes on when
+    /// the server begins to: a destination that is back gets the rest at once.
+    pub(crate) fn pause_until_hold(&self, pause: Duration, is_draining: bool) {
+        self.wait_unless(pause, |phase| match phase {
+            Phase::Holding | Phase::Leaving | Phase::Over => true,
+            Phase::Draining => !is_draining,
+            _ => false,
+        });
     }
 
     /// Waits before the output is tried again. For a sink that could not end now: what control asks for has to wait, or is called
@@ -316,27 +318,17 @@ mod tests {
     #[test]
     fn a_sink_that_pauses_goes_on_when_the_server_drains() {
         let all = Lifecycle::new(1);
+        let sink = all.of_sink(0);
         all.enter(Phase::Working);
         std::thread::scope(|scope| {
-            let sink = all.of_sink(0);
-            let paused = scope.spawn(move || {
-                sink.pause_until_hold(LONG);
-                // While it drains a pause is one.
-                let begun = Instant::now();
-                sink.pause_until_hold(Duration::from_millis(20));
-                begun.elapsed() >= Duration::from_millis(20)
-            });
-            while !paused.is_finished() {
-                // The pause may not have begun yet.
-                all.enter(Phase::Working);
-                all.enter(Phase::Draining);
-                std::thread::park_timeout(SHORT);
-                if paused.is_finished() {
-                    break;
-                }
-            }
-            assert!(paused.join().is_ok());
+            // Whether the pause or the stop comes first.
+            scope.spawn(|| sink.pause_until_hold(LONG, false));
+            all.enter(Phase::Draining);
         });
+        // From then on a pause is one.
+        let begun = Instant::now();
+        sink.pause_until_hold(SHORT, true);
+        assert!(begun.elapsed() >= SHORT);
     }
 
     #[test]

@@ -15,12 +15,13 @@ pub(super) const ONE_APART: Duration = Duration::from_secs(10);
 pub(super) struct Intervals(Mutex<Option<Instant>>);
 
 impl Intervals {
-    /// Whether an interval has passed since the last one. The first begins with the first call.
+    /// Whether an interval has passed since it began. Each begins with the first call after the one before it: what comes after an hour of
+    /// silence has its whole time, too.
     pub(super) fn has_passed(&self, interval: Duration, now: Instant) -> bool {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_passed = now.saturating_duration_since(*since.get_or_insert(now)) >= interval;
         if has_passed {
-            *since = Some(now);
+            *since = None;
         }
         has_passed
     }
@@ -39,7 +40,7 @@ mod tests {
     fn one_in_each_interval() {
         let (intervals, start) = (Intervals::default(), Instant::now());
         let has_passed = |seconds| intervals.has_passed(ONE_APART, start + Duration::from_secs(seconds));
-        assert_eq!([5, 14, 15, 24, 25].map(has_passed), [false, false, true, false, true]);
+        assert_eq!([5, 14, 15, 3600, 3609, 3610].map(has_passed), [false, false, true, false, false, true]);
         intervals.reset();
         assert_eq!([50, 59, 60].map(has_passed), [false, false, true]);
     }

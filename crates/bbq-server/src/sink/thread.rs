@@ -165,9 +165,9 @@ impl SinkThread {
                 SinkStep::Idle(patience) => self.wait(seen, patience),
                 SinkStep::Retry { may_hold: true, .. } if goal == Goal::Hold => self.hold()?,
                 SinkStep::Retry { pause, may_hold: true } if goal == Goal::Drain => {
-                    self.lifecycle.pause_until_hold(pause.min(DRAIN_PAUSE_MAX));
+                    self.lifecycle.pause_until_hold(pause.min(DRAIN_PAUSE_MAX), true);
                 }
-                SinkStep::Retry { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
+                SinkStep::Retry { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause, false),
                 SinkStep::Retry { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.hold()?,
                 // Some output is not committed yet: the sink can hold only after the reader has taken more.

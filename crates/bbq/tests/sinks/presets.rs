@@ -112,6 +112,10 @@ struct Table {
 
 impl Table {
     fn insert(&mut self, head: &str, body: &str) -> &'static str {
+        if body.is_empty() {
+            // The sink asks whether the server works. ClickHouse takes an insert without rows.
+            return "200 OK";
+        }
         let token = head.split("insert_deduplication_token=").nth(1).expect("a token");
         let token = token.split([' ', '&']).next().expect("its end").to_owned();
         assert!(head.starts_with("post /?query=insert%20into%20logs%20format%20jsoneachrow&"), "{head}");

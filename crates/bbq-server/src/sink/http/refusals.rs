@@ -47,9 +47,9 @@ pub(in crate::sink) struct Refusals {
     failures: AtomicU64,
     /// Messages that it refused since it last took one, or since the sink last waited.
     in_a_row: AtomicU64,
-    /// Since when it fails on the next message, or when the last one was set apart because of that.
+    /// For how long it has failed on the next message.
     failing: Intervals,
-    /// When there were too many first refusals, or a message was set apart although there were.
+    /// For how long it has refused the next message, when there are too many first refusals.
     apart: Intervals,
 }
 
