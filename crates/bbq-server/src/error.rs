@@ -3,9 +3,8 @@
 use std::io;
 
 use bbq_listen::{Holder, ListenError};
+use bbq_spec::ConfigError;
 use bbq_spool::SpoolError;
-
-use crate::config::ConfigError;
 
 /// Why the server did not start. Nothing was served.
 #[derive(Debug, thiserror::Error)]
@@ -100,17 +99,6 @@ impl StartError {
             _ => false,
         }
     }
-}
-
-/// An error and its sources, in one line.
-pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn has_it(holder: &Holder) -> String {

@@ -20,18 +20,14 @@
 
 mod access;
 pub mod config;
-mod counter;
 mod error;
-mod file_stamp;
 mod format;
 mod lifecycle;
 mod observe;
 mod otlp;
-mod own_files;
 mod sink;
 mod stored;
 mod syslog;
-mod time;
 mod tls;
 mod worker;
 

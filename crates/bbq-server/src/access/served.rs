@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bbq_spec::FileStamp;
 use tracing::{error, info};
 
 use super::tokens::{Admission, Denied, Tokens};
 use crate::config::TokenFile;
-use crate::file_stamp::FileStamp;
 
 /// A listener's tokens, shared by its workers, the status and control.
 #[derive(Debug)]

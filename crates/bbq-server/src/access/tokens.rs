@@ -15,12 +15,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bbq_spec::Secret;
 use bbq_wire::Token;
 use bbq_wire::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
-
-use crate::config::Secret;
 
 /// The most tokens of a file: each check compares all of them, a thousand in some 10 us.
 const TOKENS_MAX: usize = 1000;

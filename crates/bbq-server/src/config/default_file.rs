@@ -1,7 +1,8 @@
 //! A configuration file with every key and its default, each in a comment.
 
+use bbq_spec::Values;
+
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
-use super::values::Values;
 
 /// The text of the file. The server reads this file as the defaults, even after the `#` of a line `#KEY = VALUE` is removed.
 #[must_use]

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
+use bbq_spec::{Values, with_unit};
 use serde::Serialize;
 
 use super::keys::{ADMIN_TOKENS_DEFAULT, FILE_KEYS};
 use super::place::Place;
-use super::quantity::with_unit;
-use super::values::Values;
 use super::{ADMIN_OFF, Config};
 
 /// A key and its value, or one of its SPECs.

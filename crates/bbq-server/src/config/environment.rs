@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::error::ConfigError;
+use bbq_spec::{ConfigError, nearest};
+
 use super::keys::FILE_KEYS;
 use super::place::Place;
-use super::query::nearest;
 
 /// How the name of each variable begins.
 const PREFIX: &str = "BBQ_";

@@ -1,12 +1,11 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
-use super::error::ConfigError;
+use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
+
 use super::file::{GivenSpec, Settings};
 use super::kept::is_kept;
 use super::keys::{FILE_KEYS, FileKey, OnReload};
 use super::listen::LISTEN_OPTIONS;
-use super::query::{NAME_OPTION, SpecOption, nearest};
-use super::values::Values;
 use super::{Config, ConfigSource, Environment, environment};
 use crate::sink::{SINK_KINDS, SinkKind, why_left_out};
 

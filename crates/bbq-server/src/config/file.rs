@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use bbq_spec::{ConfigError, Part, SpecOption, SpecText, Values, nearest, scalar};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::environment::{self, Environment};
-use super::error::{ConfigError, Part};
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
 use super::place::Place;
-use super::query::{SpecOption, nearest};
-use super::spec_text::{SpecText, scalar};
-use super::values::Values;
 
 /// Options of the command line, by the name of their key. They override environment variables and the file.
 pub type Overrides = BTreeMap<&'static str, Vec<String>>;

@@ -3,19 +3,16 @@
 use std::time::Duration;
 
 use bbq_listen::{Address, BACKLOG_DEFAULT, DATAGRAM_BYTES_MAX, Distribution, Steering};
+use bbq_spec::{ConfigError, NAME_OPTION, Part, Query, SpecOption, SpecText, Values, hint, with_sources};
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
-use super::error::{ConfigError, Part};
+use super::distribution::{DISTRIBUTIONS, parsed};
 use super::protocol::{BBQ, PROTOCOLS, Protocol};
-use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
-use super::spec_text::SpecText;
 use super::tls::Tls;
 use super::tokens::TokenFile;
 use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
-use super::values::Values;
-use crate::error::with_sources;
 
 /// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
 const DEFER_MS_MAX: u64 = 60_000;

@@ -6,9 +6,9 @@
 
 mod check;
 mod default_file;
+mod distribution;
 mod effective;
 mod environment;
-mod error;
 mod explain;
 mod file;
 mod kept;
@@ -19,16 +19,11 @@ mod memory_plan;
 mod origins;
 mod place;
 pub(crate) mod protocol;
-mod quantity;
-pub(crate) mod query;
 mod schema;
-pub(crate) mod secret;
 mod silence;
-pub(crate) mod spec_text;
 mod tls;
 mod tokens;
 mod unix_file;
-pub(crate) mod values;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,11 +32,11 @@ use std::time::Duration;
 use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
+pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
 pub use default_file::default_file;
 pub(crate) use effective::EffectiveKey;
 pub(crate) use environment::{EXEC_VARIABLE, UPGRADE_VARIABLE};
 pub use environment::{Environment, FILE_VARIABLE, variable_of};
-pub use error::ConfigError;
 pub use explain::{InEffect, Subject, Value};
 pub use file::Overrides;
 pub(crate) use file::known as known_option;
@@ -52,15 +47,11 @@ pub use memory_limit::MemoryLimit;
 pub use memory_plan::{Budget, MemoryPlan};
 pub(crate) use origins::Origins;
 pub use protocol::{PROTOCOLS, Protocol};
-pub use quantity::parse_bytes;
-pub use query::{NAME_OPTION, SpecOption};
 pub use schema::schema;
-pub use secret::{SECRET_BYTES_MAX, Secret};
 pub use silence::Silence;
 pub use tls::Tls;
 pub use tokens::TokenFile;
 pub use unix_file::UnixFile;
-pub use values::Values;
 
 use file::Settings;
 use memory_plan::Demand;
@@ -181,7 +172,7 @@ impl Config {
             sinks: settings.specs("sink", &data, SinkSpec::of)?,
             data,
             workers: usize::try_from(workers).unwrap_or(usize::MAX),
-            distribution: settings.text("distribution", |_, word| query::parsed(word))?,
+            distribution: settings.text("distribution", |_, word| distribution::parsed(word))?,
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
             steering_pins: settings.text("steering_pins", |_, text| Ok(text.into()))?,

@@ -4,10 +4,7 @@
 use std::time::Duration;
 
 use bbq_listen::{Address, KEEPALIVE_DEFAULT};
-
-use super::error::ConfigError;
-use super::query::{Query, SpecOption};
-use super::values::Values;
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
 
 /// The keep-alive of Linux has nine probes, ten seconds apart in bbq-listen: with this they all count, and an acknowledgement that does
 /// not arrive ends a connection no later than silence does. A client whose network is away for longer connects again.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::error::ConfigError;
-use super::query::Query;
+use bbq_spec::{ConfigError, Query};
+
 use crate::tls::{Certificates, TlsFiles};
 
 /// A listener's TLS. Two values are equal if they name the same files and the same protocol. So a new certificate in the same

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use bbq_spec::FileStamp;
+
 use crate::access::Tokens;
-use crate::file_stamp::FileStamp;
 
 /// A file of tokens. Two values are equal if they name the same file: new tokens in it do not change the configuration.
 #[derive(Clone, Debug)]

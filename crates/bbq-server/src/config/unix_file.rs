@@ -1,10 +1,7 @@
 //! The file of a unix socket as a SPEC configures it: its permissions and its owner.
 
 use bbq_listen::{Address, UnixOwner};
-
-use super::error::ConfigError;
-use super::query::{Query, SpecOption};
-use super::values::Values;
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
 
 /// Every user of the machine may connect, as to /dev/log and to a port on loopback: services mostly run as users of their own, and
 /// one that cannot reach its log loses it. A narrower mode, or the permissions of the directory, keep others out.

@@ -1,6 +1,6 @@
 //! The labels of messages at Loki, by which it finds them.
 
-use crate::config::values::Values;
+use bbq_spec::Values;
 
 /// Fields of a message that are labels beside `listener`, as bits by their place in [`NAMES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::config::query::checked_name;
-use crate::config::{Config, ConfigError, Overrides, known_option};
+use bbq_spec::{ConfigError, checked_name};
+
+use crate::config::{Config, Overrides, known_option};
 use crate::error::StartError;
 use crate::lifecycle::host::Host;
 use crate::lifecycle::server::Server;

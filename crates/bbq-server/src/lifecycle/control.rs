@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bbq_spec::with_sources;
 use bbq_spool::DirectoryLock;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
@@ -15,7 +16,6 @@ use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ListenSpec};
-use crate::error::with_sources;
 use crate::lifecycle::current::CurrentParts;
 use crate::lifecycle::doubt::{Change, Doubts};
 use crate::lifecycle::host::Host;

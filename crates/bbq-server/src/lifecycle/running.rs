@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
+use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -22,20 +23,18 @@ use tracing::{error, info, warn};
 use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, OnFull};
 
-use crate::error::{StartError, with_sources};
+use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::sink_phases::{Lifecycle, Phase};
 use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
-use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::PendingSink;
 use crate::stored::ledger::Ledger;
 use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
-use crate::time::unix_seconds;
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_listen::Address;
+use bbq_spec::unix_ns;
 use bbq_spool::{LaneCondition, LanePlace};
 
 use crate::lifecycle::parts::Parts;
@@ -14,7 +15,6 @@ use crate::observe::status::{
 };
 use crate::sink::{Account, SinkLedger, SinkSpec, reason_name};
 use crate::stored::ledger::add_to;
-use crate::time::unix_ns;
 use crate::worker::WorkerView;
 
 /// Messages that a sink has not received.

@@ -13,7 +13,6 @@ pub(crate) mod foreign;
 pub(crate) mod history;
 pub(crate) mod metrics;
 pub(crate) mod page;
-pub(crate) mod rate_limited_log;
 pub(crate) mod reload_door;
 pub(crate) mod routes;
 mod series;

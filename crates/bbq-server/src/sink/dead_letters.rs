@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_spec::{SpecOption, Values};
 use bbq_spool::limits::{SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 use bbq_spool::{DirectoryLock, Envelope, Lane, LaneError, Source, Spool, SpoolError, SpoolOptions, Storage};
 use tracing::warn;
 
 use super::rejected::DeadLetter;
-use crate::config::query::SpecOption;
-use crate::config::values::Values;
 
 /// If this many bytes wait for a commit, one is due. They are in memory in addition to the groups that are on their way.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;

@@ -25,6 +25,7 @@ pub(super) mod url;
 use std::io;
 use std::sync::Arc;
 
+use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -48,10 +49,6 @@ use super::kind::{Kind, Target};
 use super::span::Delivery;
 use super::text::target::{FORMAT_WORDS, format_option};
 use super::tls_options;
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::spec_text::without_user;
-use crate::config::values::Values;
 use crate::format::Format;
 use crate::format::labels::Labels;
 use crate::tls::ClientTls;

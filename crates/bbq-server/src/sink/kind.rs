@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_spec::{ConfigError, Query, SpecOption};
 use bbq_storage::Storage;
 
 use super::interface::{Now, OpenError, Sink};
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
 use crate::format::Format;
 
 /// Most servers of a SPEC that are tried one after the other: when all are down, an attempt on each precedes the pause.

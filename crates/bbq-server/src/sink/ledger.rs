@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bbq_spec::counter::{Counter, sum};
+use bbq_spec::unix_ns;
 use bbq_spool::{Cursor, LanePlace, LostReason};
 
 use super::rejected::DeadLetter;
-use crate::counter::{Counter, sum};
-use crate::time::unix_ns;
 
 /// Why records were deleted before the sink came to them.
 pub(crate) const OLDEST: &str = "oldest";

@@ -4,14 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bbq_spec::own_files::absolute;
+use bbq_spec::{ConfigError, NAME_OPTION, Query, Secret, SpecText, nearest};
+
 use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
 use super::kinds::{LEFT_OUT, LeftOut, SINK_KINDS};
-use crate::config::ConfigError;
-use crate::config::query::{NAME_OPTION, Query, nearest};
-use crate::config::secret::Secret;
-use crate::config::spec_text::SpecText;
-use crate::own_files::absolute;
 
 /// A checked sink SPEC.
 #[derive(Clone, Debug)]
@@ -196,11 +194,10 @@ mod tests {
     use std::io;
     use std::time::Duration;
 
+    use bbq_spec::{SpecOption, Values};
     use bbq_storage::{DiskStorage, Storage};
 
     use super::*;
-    use crate::config::query::SpecOption;
-    use crate::config::values::Values;
     use crate::sink::interface::{Now, OpenError, Sink};
 
     #[test]

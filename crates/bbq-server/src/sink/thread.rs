@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bbq_spec::own_files::{own_place, refusal, resolved};
+use bbq_spec::unix_ns;
 use bbq_spool::{Progress, Spool, SpoolError};
 use tracing::{info, warn};
 
@@ -14,10 +16,8 @@ use super::opening::SinkOpening;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
-use crate::own_files::{own_place, refusal, resolved};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
-use crate::time::unix_ns;
 
 /// First and longest pause before an output that could not be opened is tried again.
 const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);

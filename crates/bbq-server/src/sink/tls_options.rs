@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::values::Values;
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
+
 use crate::tls::ClientTls;
 
 /// One file.

@@ -14,10 +14,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bbq_spec::counter::{Counter, sum};
 use bbq_spool::{Storage, sealed};
 use tracing::error;
 
-use crate::counter::{Counter, sum};
 use crate::observe::status::{Dropped, ListenerLedgerStatus};
 
 /// Why a message was not spooled. The status and the ledger's file contain the words: never rename a word.

@@ -14,12 +14,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bbq_spec::RateLimitedLog;
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
 
 use crate::error::StartError;
 use crate::lifecycle::threads::spawn;
-use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::Ledger;
 use crate::stored::streams::Streams;
 

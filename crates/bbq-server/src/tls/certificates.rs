@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_spec::{Secret, unix_seconds};
 use rustls::client::verify_server_name;
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::ring::sign::any_supported_type;
@@ -21,8 +22,6 @@ use zeroize::Zeroize as _;
 
 use super::files::{Stamp, TlsFiles};
 use super::validity::not_after;
-use crate::config::secret::Secret;
-use crate::time::unix_seconds;
 
 /// The largest file of certificates: four times the size of those of all public authorities together.
 const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bbq_spec::FileStamp;
 use rustls::client::WantsClientCert;
 use rustls::crypto::ring::default_provider;
 use rustls::sign::SingleCertAndKey;
@@ -10,7 +11,6 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use super::certificates::{TlsFileError, authorities, certified, problem};
 use super::files::Stamp;
-use crate::file_stamp::FileStamp;
 
 /// The files of a sink's TLS.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::file_stamp::FileStamp;
+use bbq_spec::FileStamp;
 
 /// The paths as they are configured. There is a key for each certificate, in the same order, and at least one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]

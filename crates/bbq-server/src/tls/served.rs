@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bbq_spec::counter::Counter;
 use rustls::ServerConfig;
 use tracing::{error, info};
 
 use super::certificates::Certificates;
 use super::files::{Stamp, TlsFiles};
-use crate::counter::Counter;
 
 /// A listener's TLS, shared by its workers, the status and control.
 #[derive(Debug)]

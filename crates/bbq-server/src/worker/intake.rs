@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bbq_spec::RateLimitedLog;
 use bbq_spool::Lane;
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
 use crate::config::OnFull;
-use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_spec::RateLimitedLog;
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
@@ -18,7 +19,6 @@ use crate::access::{
     ServedTokens,
 };
 use crate::config::ListenSpec;
-use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
 use crate::tls::ServedTls;
 use crate::worker::stream::{Stream, TlsFailure};

@@ -3,8 +3,9 @@
 
 use std::rc::Rc;
 
+use bbq_spec::unix_seconds;
+
 use super::waiters::LaneAccounts;
-use crate::time::unix_seconds;
 use crate::worker::intake::Intake;
 
 /// Runs as long as the worker.

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
 
 use super::settings::{Ack, Settings};
 use super::sink::ExecSink;
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::values::Values;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::text::target::{FORMAT_WORDS, format_option};

@@ -14,6 +14,7 @@
 use std::io;
 use std::time::Duration;
 
+use bbq_spec::unix_ns;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, WriteHalf};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,7 +26,6 @@ use super::outstanding::OutstandingGroups;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Problem, Settled};
 use crate::sink::link_sink;
-use crate::time::unix_ns;
 
 /// The server may have to sync its disk before it welcomes the link.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);

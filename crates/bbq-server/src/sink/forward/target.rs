@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 use bbq_wire::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use bbq_wire::session::Token;
@@ -10,10 +11,6 @@ use rustls::pki_types::ServerName;
 use super::address::{Address, HostPort};
 use super::links::ForwardLinks;
 use super::next_servers::{LinkState, NextServers};
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::spec_text::without_user;
-use crate::config::values::Values;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, SERVERS_MAX, Target};

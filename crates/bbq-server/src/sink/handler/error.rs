@@ -32,7 +32,7 @@ impl HandlerError {
 
 impl<E: Error> From<E> for HandlerError {
     fn from(error: E) -> HandlerError {
-        HandlerError::retry(crate::error::with_sources(&error))
+        HandlerError::retry(bbq_spec::with_sources(&error))
     }
 }
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use bbq_spec::ConfigError;
 use bbq_storage::Storage;
 use tracing::warn;
 
 use super::handling::Handler;
 use super::sink::HandlerSink;
 use super::slot::Slot;
-use crate::config::ConfigError;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::spec::SinkSpec;

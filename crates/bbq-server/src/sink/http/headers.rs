@@ -11,6 +11,7 @@
 
 use std::str::FromStr as _;
 
+use bbq_spec::{ConfigError, Query, SECRET_SHOWN, Secret, SpecOption, Values};
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
     HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -18,10 +19,6 @@ use hyper::header::{
 use percent_encoding::percent_decode_str;
 
 use super::url::Written;
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::secret::{SHOWN, Secret};
-use crate::config::values::Values;
 
 pub(in crate::sink) const AUTHORIZED: SpecOption = SpecOption {
     key: "authorization",
@@ -153,7 +150,7 @@ impl Headers {
             .collect();
         // One may be a part of another, of which the rest would be seen.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.len()));
-        hidden.into_iter().fold(text.to_owned(), |text, part| text.replace(&part, SHOWN))
+        hidden.into_iter().fold(text.to_owned(), |text, part| text.replace(&part, SECRET_SHOWN))
     }
 }
 

@@ -9,12 +9,11 @@
 //! splunk         an event after the other; 2xx: it has all
 //! ```
 
+use bbq_spec::{SpecOption, Values};
 use hyper::header::HeaderValue;
 use serde::Deserialize;
 
 use super::requests::Verdict;
-use crate::config::query::SpecOption;
-use crate::config::values::Values;
 use crate::format::labels::{self, Labels};
 use crate::format::{Content, Envelope, Format};
 

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use bbq_spec::RateLimitedLog;
 use hyper::Response;
 use hyper::body::Incoming;
 use tracing::warn;
@@ -16,7 +17,6 @@ use super::receivers::{Receiver, Receivers};
 use super::refusals::{FAILED_FOR, Refusals, TooMany};
 use super::response;
 use crate::format::{Format, Formatter};
-use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::delivery::Part;
 use crate::sink::ledger::REFUSED;
 use crate::sink::span::{Delivery, SpanPart};

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::values::Values;
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
 
 /// Seconds.
 const TIMEOUT_DEFAULT: u64 = 30;

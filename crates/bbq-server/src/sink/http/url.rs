@@ -2,13 +2,12 @@
 
 use std::io;
 
+use bbq_spec::{ConfigError, without_user};
 use data_encoding::HEXLOWER;
 use hyper::Uri;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use ring::digest::{Context, SHA256};
 
-use crate::config::ConfigError;
-use crate::config::spec_text::without_user;
 use crate::sink::delivery::{Part, Range};
 use crate::sink::kind::SERVERS_MAX;
 

@@ -1,10 +1,8 @@
 //! How a sink reaches Kafka's brokers safely, and proves who it is.
 
+use bbq_spec::{ConfigError, Query, Secret};
 use rdkafka::ClientConfig;
 
-use crate::config::ConfigError;
-use crate::config::query::Query;
-use crate::config::secret::Secret;
 use crate::sink::tls_options;
 use crate::tls::ClientTls;
 

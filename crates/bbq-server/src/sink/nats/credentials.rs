@@ -5,10 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use async_nats::ConnectOptions;
-
-use crate::config::ConfigError;
-use crate::config::query::Query;
-use crate::config::secret::Secret;
+use bbq_spec::{ConfigError, Query, Secret};
 
 /// One way, or none.
 #[derive(Clone, Debug)]

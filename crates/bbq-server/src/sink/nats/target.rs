@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
 use super::credentials::Credentials;
@@ -11,10 +12,6 @@ use super::message::Encoding;
 use super::settings::NatsSettings;
 use super::shared::Remembered;
 use super::subject::{Template, check_subject};
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::spec_text::without_user;
-use crate::config::values::Values;
 use crate::format::Format;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values, has_user};
 use bbq_storage::Storage;
 use object_store::RetryConfig;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
@@ -14,10 +15,6 @@ use super::directory::Directory;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
 use super::store::Store;
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption, has_user};
-use crate::config::secret::Secret;
-use crate::config::values::Values;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::resolver::Resolver;

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
 use hyper::Uri;
 use tracing::info;
@@ -10,9 +11,6 @@ use tracing::info;
 use super::grpc::{self, GrpcCalls};
 use super::http::HttpPosts;
 use super::request::Settings;
-use crate::config::ConfigError;
-use crate::config::query::{Query, SpecOption};
-use crate::config::values::Values;
 use crate::format::Format;
 use crate::sink::async_sink::{AsyncSink, Destination};
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;

@@ -1,10 +1,10 @@
 //! What a worker lends to a session or a numbered request for a step.
 
+use bbq_spec::unix_ns;
 use bbq_wire::Peer;
 
 use super::context::SessionContext;
 use super::socket::SessionSocket;
-use crate::time::unix_ns;
 use crate::worker::intake::Intake;
 
 impl Intake {

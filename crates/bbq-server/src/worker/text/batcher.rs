@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bbq_spec::unix_ns;
 use bbq_spool::{Envelope, Lane, LaneError, NameMark};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::framing::Frame;
@@ -13,7 +14,6 @@ use tokio::sync::oneshot;
 
 use crate::config::{ListenSpec, OnFull};
 use crate::stored::ledger::{DropReason, ListenerLedger};
-use crate::time::unix_ns;
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};

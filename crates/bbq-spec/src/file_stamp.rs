@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A state of a file: a file is replaced (another inode) or written (another time or length).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileStamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -15,7 +15,8 @@ pub(crate) struct FileStamp {
 
 impl FileStamp {
     /// How the file is now; `None` if it is not there.
-    pub(crate) fn of(path: &Path) -> Option<FileStamp> {
+    #[must_use]
+    pub fn of(path: &Path) -> Option<FileStamp> {
         let metadata = fs::metadata(path).ok()?;
         Some(FileStamp {
             device: metadata.dev(),

@@ -12,7 +12,7 @@ const OWN: [&str; 7] = ["cursors", "dead-letters", "ledger", "lock", "quarantine
 const LINKS_MAX: usize = 40;
 
 /// The path from the root, through symbolic links, also if nothing is at its end yet: two ways to write a path are one file.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut left: Vec<PathBuf> = components_from_the_end(&absolute);
     let (mut real, mut links) = (PathBuf::from("/"), 0);
@@ -42,7 +42,7 @@ fn components_from_the_end(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The path from the root, by its words alone.
-pub(crate) fn absolute(path: &Path) -> PathBuf {
+pub fn absolute(path: &Path) -> PathBuf {
     let mut folded = PathBuf::from("/");
     for component in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
         match component {
@@ -54,13 +54,13 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The file or directory of the server's own that `path` is, or is in. `means` is [`absolute`] or [`resolved`].
-pub(crate) fn own_place(data: &Path, path: &Path, means: fn(&Path) -> PathBuf) -> Option<PathBuf> {
+pub fn own_place(data: &Path, path: &Path, means: fn(&Path) -> PathBuf) -> Option<PathBuf> {
     let path = means(path);
     OWN.iter().map(|name| data.join(name)).find(|own| path.starts_with(means(own)))
 }
 
 /// Why a sink may not write there, and what to do.
-pub(crate) fn refusal(data: &Path, own: &Path) -> String {
+pub fn refusal(data: &Path, own: &Path) -> String {
     let (own, other) = (own.display(), data.join("out"));
     format!("{own} is where the server keeps its own data; choose another path, such as {}", other.display())
 }

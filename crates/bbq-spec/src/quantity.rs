@@ -32,7 +32,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// The size as a text that [`parse_bytes`] reads, in the largest unit that needs no fraction.
-pub(super) fn with_unit(bytes: u64) -> String {
+pub fn with_unit(bytes: u64) -> String {
     let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| bytes != 0 && bytes.trailing_zeros() >= *bits);
     unit.map_or_else(|| bytes.to_string(), |(bits, unit)| format!("{}{unit}", bytes >> bits))

@@ -1,14 +1,11 @@
 //! The options of a SPEC: each key at most once, no unknown keys, each value checked.
 
 use std::path::Path;
-use std::str::FromStr;
 
-use bbq_listen::ListenError;
-
-use super::error::{ConfigError, Part};
-use super::secret::Secret;
-use super::spec_text::{SpecText, question_mark_hint};
-use super::values::Values;
+use crate::error::{ConfigError, Part};
+use crate::secret::Secret;
+use crate::spec_text::{SpecText, question_mark_hint};
+use crate::values::Values;
 
 /// An option of a SPEC, or a key of the file. Parsing, error messages, help, documentation and the JSON Schema use this value.
 #[derive(Clone, Debug)]
@@ -23,11 +20,6 @@ pub struct SpecOption {
     pub meaning: &'static str,
 }
 
-/// How connections and datagrams are spread.
-pub(super) const DISTRIBUTIONS: Values = Values::Text {
-    form: "auto, reuseport, shared, accept-mutex, handoff, handoff=fewest, duplicate, duplicate=N",
-    pattern: "^(auto|reuseport|shared|accept-mutex|handoff(=fewest)?|duplicate(=[0-9]+)?)$",
-};
 /// The name of a listener or a sink, which every kind has.
 pub static NAME_OPTION: SpecOption = SpecOption {
     key: "name",
@@ -53,7 +45,7 @@ impl SpecOption {
 }
 
 /// The options of one SPEC. Each is taken out by the code that uses it.
-pub(crate) struct Query<'a> {
+pub struct Query<'a> {
     /// The SPEC, for errors.
     spec: String,
     options: Vec<&'static SpecOption>,
@@ -67,7 +59,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// An option is unknown, or a secret is written in the SPEC. The message shows no value that may be a secret.
-    pub(crate) fn of(
+    pub fn of(
         spec: &'a SpecText,
         options: impl IntoIterator<Item = &'static SpecOption>,
     ) -> Result<Query<'a>, ConfigError> {
@@ -96,13 +88,19 @@ impl<'a> Query<'a> {
     }
 
     /// Takes the name; the default is the SPEC without its options.
-    pub(crate) fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
+    ///
+    /// # Errors
+    /// The given name is no name.
+    pub fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
         let name = self.take(NAME_OPTION.key, |name| checked_name(name).map(str::to_owned))?;
         Ok(name.unwrap_or_else(|| spec.head.clone()))
     }
 
     /// Takes an option. `read` parses the value, or returns what is allowed.
-    pub(crate) fn take<T>(
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn take<T>(
         &mut self,
         key: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
@@ -117,11 +115,10 @@ impl<'a> Query<'a> {
     }
 
     /// Takes an option whose value is one of a few words.
-    pub(crate) fn take_word<T: Copy>(
-        &mut self,
-        key: &str,
-        words: &[(&str, T)],
-    ) -> Result<Option<T>, ConfigError> {
+    ///
+    /// # Errors
+    /// The value is none of the words.
+    pub fn take_word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
         self.take(key, |value| {
             words.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning).ok_or_else(|| {
                 let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -131,7 +128,10 @@ impl<'a> Query<'a> {
     }
 
     /// Takes a number. The list of options has the allowed range.
-    pub(crate) fn take_number(&mut self, key: &str) -> Result<Option<u64>, ConfigError> {
+    ///
+    /// # Errors
+    /// The value is no number, or is out of range.
+    pub fn take_number(&mut self, key: &str) -> Result<Option<u64>, ConfigError> {
         let Some(option) = self.options.iter().copied().find(|option| option.key == key) else {
             return Ok(None);
         };
@@ -140,7 +140,10 @@ impl<'a> Query<'a> {
 
     /// Takes a secret, from the file or the environment variable that the SPEC names. A SPEC whose secret has changed
     /// counts as changed.
-    pub(crate) fn take_secret(&mut self, key: &str) -> Result<Option<Secret>, ConfigError> {
+    ///
+    /// # Errors
+    /// Both are named, or what is named cannot be read.
+    pub fn take_secret(&mut self, key: &str) -> Result<Option<Secret>, ConfigError> {
         let file = self.take(&format!("{key}_file"), |path| Secret::of_file(Path::new(path)))?;
         let variable = self.take(&format!("{key}_env"), |name| {
             if !is_name(name) {
@@ -160,17 +163,20 @@ impl<'a> Query<'a> {
     }
 
     /// Whether an option is there and not taken yet.
-    pub(super) fn is_written(&self, key: &str) -> bool {
+    pub fn is_written(&self, key: &str) -> bool {
         self.pairs.iter().any(|(known, _)| *known == key)
     }
 
     /// Whether an option was given and taken.
-    pub(crate) fn was_given(&self, key: &str) -> bool {
+    pub fn was_given(&self, key: &str) -> bool {
         self.taken.contains(&key)
     }
 
     /// Refuses options that were not taken. Returns the secrets that were read.
-    pub(crate) fn finish(self) -> Result<Vec<Secret>, ConfigError> {
+    ///
+    /// # Errors
+    /// An option was not taken.
+    pub fn finish(self) -> Result<Vec<Secret>, ConfigError> {
         match self.pairs.first() {
             Some((key, _)) => Err(unknown(&self.spec, key, &self.options)),
             None => Ok(self.secrets),
@@ -182,7 +188,7 @@ impl<'a> Query<'a> {
 ///
 /// # Errors
 /// What to write.
-pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
+pub fn checked_name(name: &str) -> Result<&str, String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
         return Err(format!(
             "{name:?} is not a name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
@@ -208,25 +214,20 @@ fn unknown(spec: &str, key: &str, options: &[&SpecOption]) -> ConfigError {
     .about(Part::Key(key.to_owned()))
 }
 
-/// Parses a distribution or a steering.
-pub(super) fn parsed<T: FromStr<Err = ListenError>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: ListenError| error.to_string())
-}
-
 /// ` (did you mean ...?)` if a known word is similar, or nothing.
-pub(super) fn hint(word: &str, known: &[&str]) -> String {
+pub fn hint(word: &str, known: &[&str]) -> String {
     nearest(word, known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default()
 }
 
 /// The known word that was probably meant, if one is similar.
-pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |candidate: &str| strsim::jaro_winkler(word, candidate);
     let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(best) > 0.75).then_some(best)
 }
 
 /// Whether a value is a URL with a user, and perhaps a password.
-pub(crate) fn has_user(value: &str) -> bool {
+pub fn has_user(value: &str) -> bool {
     let behind = value.split_once("://").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
     behind.is_some_and(|authority| authority.contains('@'))
 }

@@ -5,27 +5,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts for people to see. Relaxed ordering: it orders nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, count: u64) {
+    /// Counts more.
+    #[inline]
+    pub fn add(&self, count: u64) {
         let more = |before: u64| Some(before.saturating_add(count));
         let _before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
     /// Takes back what was added. A counter that is at its end does not know how much that was, and stays there.
-    pub(crate) fn take_back(&self, count: u64) {
+    #[inline]
+    pub fn take_back(&self, count: u64) {
         let less = |before: u64| (before != u64::MAX).then(|| before.saturating_sub(count));
         let _before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// The sum so far.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The sum of counts, which stays at the end of its range, too.
-pub(crate) fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+pub fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 

@@ -13,7 +13,7 @@ pub struct ConfigError {
 
 /// What of an option is wrong, with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// The key: nobody knows it, or it must not be there.
     Key(String),
     /// The value.
@@ -21,19 +21,26 @@ pub(super) enum Part {
 }
 
 impl ConfigError {
-    pub(crate) fn new(message: impl Into<String>) -> ConfigError {
+    /// An error without a place.
+    pub fn new(message: impl Into<String>) -> ConfigError {
         ConfigError { place: String::new(), message: message.into(), part: None }
     }
 
-    pub(super) fn about(self, part: Part) -> ConfigError {
+    /// The same about one option of a SPEC.
+    #[must_use]
+    pub fn about(self, part: Part) -> ConfigError {
         ConfigError { part: Some(part), ..self }
     }
 
-    pub(super) fn part(&self) -> Option<&Part> {
+    /// What of a SPEC is wrong, if it is one option.
+    #[must_use]
+    pub fn part(&self) -> Option<&Part> {
         self.part.as_ref()
     }
 
-    pub(crate) fn at(self, place: impl Into<String>) -> ConfigError {
+    /// The same at this place, unless it has one already.
+    #[must_use]
+    pub fn at(self, place: impl Into<String>) -> ConfigError {
         if self.place.is_empty() { ConfigError { place: place.into(), ..self } } else { self }
     }
 }

@@ -6,18 +6,20 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, Part};
+use crate::error::{ConfigError, Part};
 
 /// In place of what may be a secret.
 const HIDDEN: &str = "<hidden>";
 
 /// The part in front of the options, and the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SpecText {
-    /// The SPEC with its options as one text. It is for people when [`super::query::Query::of`] has checked the options.
-    pub(crate) text: String,
-    pub(crate) head: String,
-    pub(crate) options: Vec<(String, String)>,
+pub struct SpecText {
+    /// The SPEC with its options as one text. It is for people when [`Query::of`](crate::Query::of) has checked the options.
+    pub text: String,
+    /// The part in front of the question mark.
+    pub head: String,
+    /// Keys and values, in the order in which they were written.
+    pub options: Vec<(String, String)>,
 }
 
 impl SpecText {
@@ -25,7 +27,7 @@ impl SpecText {
     ///
     /// # Errors
     /// An option has no value, or is given twice.
-    pub(crate) fn of_text(text: &str) -> Result<SpecText, ConfigError> {
+    pub fn of_text(text: &str) -> Result<SpecText, ConfigError> {
         let (head, options) = text.split_once('?').unwrap_or((text, ""));
         let mut spec = SpecText { text: text.to_owned(), head: head.to_owned(), options: Vec::new() };
         for (index, part) in options.split('&').filter(|part| !part.is_empty()).enumerate() {
@@ -43,7 +45,11 @@ impl SpecText {
         Ok(spec)
     }
 
-    pub(super) fn of_value(value: &DeValue<'_>) -> Result<SpecText, ConfigError> {
+    /// Splits a SPEC of the file: a text, or a table.
+    ///
+    /// # Errors
+    /// It is of another type, or its options are not well formed.
+    pub fn of_value(value: &DeValue<'_>) -> Result<SpecText, ConfigError> {
         match value {
             DeValue::String(text) => SpecText::of_text(text),
             DeValue::Table(table) => SpecText::of_table(table),
@@ -73,7 +79,7 @@ impl SpecText {
     }
 
     /// The SPEC with some of its values, by key and value. The others are hidden, as is a user of a URL.
-    pub(super) fn shown(&self, is_shown: impl Fn(&str, &str) -> bool) -> String {
+    pub fn shown(&self, is_shown: impl Fn(&str, &str) -> bool) -> String {
         let mut shown = self.shown_head();
         for (index, (key, value)) in self.options.iter().enumerate() {
             let before = if index == 0 { '?' } else { '&' };
@@ -84,7 +90,7 @@ impl SpecText {
     }
 
     /// The SPEC without options, and without a user of a URL.
-    pub(crate) fn shown_head(&self) -> String {
+    pub fn shown_head(&self) -> String {
         without_user(&self.head)
     }
 
@@ -99,7 +105,7 @@ impl SpecText {
 }
 
 /// What else may be wrong with the options of a SPEC.
-pub(super) fn question_mark_hint(spec: &str) -> &'static str {
+pub(crate) fn question_mark_hint(spec: &str) -> &'static str {
     match spec.starts_with("exec:") {
         true => {
             ". The first `?` ends the command: what has a `?` of its own belongs into a [[sink]] table, as arguments = \"...\""
@@ -109,7 +115,7 @@ pub(super) fn question_mark_hint(spec: &str) -> &'static str {
 }
 
 /// A URL without its user and password.
-pub(crate) fn without_user(url: &str) -> String {
+pub fn without_user(url: &str) -> String {
     let authority = url.find("//").map_or(0, |slashes| slashes + 2);
     let end = url[authority..].find('/').map_or(url.len(), |length| authority + length);
     match url[authority..end].rfind('@') {
@@ -124,7 +130,7 @@ pub(crate) fn without_user(url: &str) -> String {
 ///
 /// # Errors
 /// The value is a list, a table, a fraction or a time.
-pub(super) fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigError> {
+pub fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigError> {
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         DeValue::Integer(number) => {

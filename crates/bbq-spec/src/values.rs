@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::quantity::{parse_bytes, with_unit};
+use crate::quantity::{parse_bytes, with_unit};
 
 /// The values that a key accepts. Displayed as people read them: `4KiB to 1GiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Values {
     ///
     /// # Errors
     /// The text is no number, or is out of range; the error says what is allowed.
-    pub(crate) fn number(&self, text: &str) -> Result<u64, String> {
+    pub fn number(&self, text: &str) -> Result<u64, String> {
         let number = match self {
             Values::Size(_) => parse_bytes(text)?,
             _ => text.parse().map_err(|_| self.no_number(text))?,

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 /// Room that `read_to_end` wants behind the longest secret, to find its end.
 const READ_ROOM_BYTES: usize = 64;
-/// What is shown instead.
-pub(crate) const SHOWN: &str = "<secret>";
+/// What is shown instead of a secret.
+pub const SECRET_SHOWN: &str = "<secret>";
 /// The bit of a file's mode that lets every user read the file, not only its owner and its group.
 const OTHERS_READ: u32 = 0o004;
 
@@ -67,7 +67,7 @@ impl Secret {
     ///
     /// # Errors
     /// It is empty or too large.
-    pub(crate) fn of_text(text: &str) -> Result<Secret, String> {
+    pub fn of_text(text: &str) -> Result<Secret, String> {
         match text.len() as u64 {
             0 => Err("is empty".to_owned()),
             1..=SECRET_BYTES_MAX => Ok(Secret(Arc::new(Zeroizing::new(text.into())))),
@@ -84,19 +84,19 @@ impl Secret {
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SHOWN)
+        f.write_str(SECRET_SHOWN)
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SHOWN)
+        f.write_str(SECRET_SHOWN)
     }
 }
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(SHOWN)
+        serializer.serialize_str(SECRET_SHOWN)
     }
 }
 
