@@ -2,7 +2,8 @@
 //! joined or cut again, and sinks can show them. A request in JSON becomes one in Protocol Buffers. The first byte is the limit of a record.
 #![no_main]
 
-use bbq_server::fuzzing::{otlp_from_json, otlp_shown};
+use bbq_format::fuzzing::otlp_shown;
+use bbq_format::otlp::from_json;
 use bbq_wire::otlp::{SplitError, SplitLimits, body, is_record, join, records, split};
 use libfuzzer_sys::fuzz_target;
 
@@ -12,7 +13,8 @@ fuzz_target!(|data: &[u8]| {
     check(request, limits);
     // What is no record is shown, too: a sender of batches may call anything one.
     otlp_shown(request);
-    if let Some(request) = otlp_from_json(request) {
+    if let Ok(converted) = from_json(request) {
+        let request = converted.request;
         let malformed = matches!(split(&request, limits, &mut Vec::new()), Err(SplitError::Malformed(_)));
         assert!(!malformed, "{request:?}");
         check(&request, limits);

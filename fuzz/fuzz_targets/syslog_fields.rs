@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| bbq_server::fuzzing::syslog_shown(data));
+fuzz_target!(|data: &[u8]| bbq_format::fuzzing::syslog_shown(data));

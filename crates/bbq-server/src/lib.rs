@@ -21,21 +21,18 @@
 mod access;
 pub mod config;
 mod error;
-mod format;
 mod lifecycle;
 mod observe;
-mod otlp;
 mod sink;
 mod stored;
-mod syslog;
 mod tls;
 mod worker;
 
+pub use bbq_format::{Format, Formatter};
 pub use bbq_listen::Address;
 pub use bbq_wire::{Peer, StreamId};
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use error::StartError;
-pub use format::{Format, Formatter};
 pub use lifecycle::builder::ServerBuilder;
 pub use lifecycle::server::Server;
 pub use lifecycle::signals::Signals;
@@ -75,20 +72,6 @@ pub mod fuzzing {
         crate::stored::checkpoint::decode(text).is_some()
     }
 
-    /// Makes a request of OTLP logs in Protocol Buffers of one in JSON.
-    pub fn otlp_from_json(request: &[u8]) -> Option<Vec<u8>> {
-        crate::otlp::from_json(request).ok().map(|converted| converted.request)
-    }
-
-    /// Shows a record of OTLP logs in both formats. Returns whether it is one.
-    pub fn otlp_shown(record: &[u8]) -> bool {
-        let mut out = Vec::new();
-        crate::otlp::put_body(record, &mut out);
-        let Some(fields) = crate::otlp::OtlpFields::of(record) else { return false };
-        assert!(serde_json::to_writer(&mut out, &fields).is_ok());
-        true
-    }
-
     /// Reads text as a file of tokens.
     ///
     /// # Panics
@@ -113,26 +96,6 @@ pub mod fuzzing {
     /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
     pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
         crate::worker::fuzzed_body(coding, bytes, piece)
-    }
-
-    /// Reads the header of a syslog message, and shows its fields as sinks do.
-    ///
-    /// # Panics
-    /// A field does not stand in the message, or cannot be shown.
-    pub fn syslog_shown(message: &[u8]) {
-        let fields = crate::syslog::read(message, 0);
-        assert!(serde_json::to_vec(&fields).is_ok());
-        let text = String::from_utf8_lossy(message);
-        // A time, a zone and Cisco's numbers stand in front of the text, and nothing behind it but zero bytes and one line feed.
-        let end = fields.msg.as_deref().unwrap_or_default();
-        let whole = text.trim_end_matches('\0');
-        assert!(whole.strip_suffix('\n').unwrap_or(whole).ends_with(end), "{end:?} in {text:?}");
-        for field in [&fields.hostname, &fields.appname, &fields.procid, &fields.msgid, &fields.msg] {
-            assert!(
-                field.as_ref().is_none_or(|field| text.contains(field.as_str())),
-                "{field:?} in {text:?}"
-            );
-        }
     }
 
     /// Reads text as the ledger.

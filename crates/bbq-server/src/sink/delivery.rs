@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bbq_format::Formatter;
 use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
 use bbq_wire::StreamId;
 use bbq_wire::batch::BatchHeader;
 
 use super::interface::Settled;
 use super::rejected::{Collector, DeadLetter, Rejected};
-use crate::format::Formatter;
 
 /// Most messages that are formatted at once: no more than these are in memory beyond a part.
 const RECORDS_AT_ONCE_MAX: u32 = 1024;

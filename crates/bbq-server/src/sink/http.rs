@@ -25,6 +25,7 @@ pub(super) mod url;
 use std::io;
 use std::sync::Arc;
 
+use bbq_format::{Format, Labels};
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 use hyper::body::Incoming;
@@ -49,8 +50,6 @@ use super::kind::{Kind, Target};
 use super::span::Delivery;
 use super::text::target::{FORMAT_WORDS, format_option};
 use super::tls_options;
-use crate::format::Format;
-use crate::format::labels::Labels;
 use crate::tls::ClientTls;
 
 /// Most requests in flight: memory is bounded by this many bodies.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption};
 use bbq_storage::Storage;
 
 use super::interface::{Now, OpenError, Sink};
-use crate::format::Format;
 
 /// Most servers of a SPEC that are tried one after the other: when all are down, an attempt on each precedes the pause.
 pub(super) const SERVERS_MAX: usize = 16;

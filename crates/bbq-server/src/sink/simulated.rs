@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_format::Format;
+
 use super::spec::SinkSpec;
 use super::text::Rotation;
 use super::text::target::{FILE, FileTarget};
-use crate::format::Format;
 
 /// A file sink of any name, rotated at any size.
 pub fn simulated_file(name: &str, path: &Path, rotation: Rotation) -> SinkSpec {

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
+use bbq_format::Formatter;
 use bbq_spool::Scratch;
 
 use super::delivery::{Part, PartLimits, PendingGroup, Place};
-use crate::format::Formatter;
 
 /// The delivery of a span.
 ///
@@ -198,13 +198,13 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use bbq_format::Format;
     use bbq_spool::{Cursor, DiskStorage, Envelope, NameMark, Next, Spool, SpoolOptions, Step, SteppedTime};
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
 
     use super::super::delivery::Range;
     use super::*;
-    use crate::format::Format;
 
     /// Messages of the group; some are longer than a part.
     const MESSAGES: u64 = 300;

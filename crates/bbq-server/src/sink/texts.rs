@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
+use bbq_format::otlp::put_body;
+use bbq_format::{Format, Formatter};
 use bbq_spool::Entry;
 use bbq_wire::SourceKind;
-
-use crate::format::{Format, Formatter};
-use crate::otlp::put_body;
 
 /// The texts of an entry, unless its records are the texts. Has the memory for it.
 pub(super) struct Texts {

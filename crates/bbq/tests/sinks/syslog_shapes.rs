@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 use crate::support::{Server, Setup, assert_balanced};
 
 const FILES: [&str; 5] = [
-    include_str!("../../../bbq-server/src/syslog/corpus/cisco.txt"),
-    include_str!("../../../bbq-server/src/syslog/corpus/hosts.txt"),
-    include_str!("../../../bbq-server/src/syslog/corpus/network.txt"),
-    include_str!("../../../bbq-server/src/syslog/corpus/odd.txt"),
-    include_str!("../../../bbq-server/src/syslog/corpus/programs.txt"),
+    include_str!("../../../bbq-format/src/syslog/corpus/cisco.txt"),
+    include_str!("../../../bbq-format/src/syslog/corpus/hosts.txt"),
+    include_str!("../../../bbq-format/src/syslog/corpus/network.txt"),
+    include_str!("../../../bbq-format/src/syslog/corpus/odd.txt"),
+    include_str!("../../../bbq-format/src/syslog/corpus/programs.txt"),
 ];
 /// What the JSON has besides the fields of the header. A time without a year is of today's year, and the corpus is of 2026.
 const BESIDE: [&str; 13] = [

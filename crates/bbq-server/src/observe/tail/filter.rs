@@ -3,12 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use bbq_format::otlp::put_body;
 use bbq_spool::Entry;
 use bbq_wire::{Peer, SourceKind, StreamId};
 use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexBuilder};
-
-use crate::otlp::put_body;
 
 /// Of a message, what is searched, which is no less than what is shown: the time for a message has a bound.
 const SEARCHED_BYTES_MAX: usize = 16 * 1024;
@@ -150,7 +149,7 @@ impl Filter {
             return true;
         }
         let priority = match source {
-            SourceKind::Otlp => crate::otlp::severity_of(raw).map(|severity| (None, severity)),
+            SourceKind::Otlp => bbq_format::otlp::severity_of(raw).map(|severity| (None, severity)),
             _ => priority(raw).map(|priority| (Some(priority / 8), priority % 8)),
         };
         let Some((facility, severity)) = priority else { return false };

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use bbq_format::BatchTexts;
 use bbq_spec::unix_ns;
 use bbq_spool::{Cursor, Entry, Group, GroupCursor, LanePlace, LaneReader, Next, Scratch, Spool};
 use hyper::body::Bytes;
@@ -12,7 +13,6 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use super::filter::Filter;
 use super::place::Place;
 use super::query::{From, TailQuery};
-use crate::format::BatchTexts;
 
 /// Pieces that wait for a viewer, and their size when they are full: with the largest message, 20 MiB for all viewers.
 pub(super) const PIECES_MAX: usize = 8;

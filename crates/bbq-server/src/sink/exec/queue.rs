@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bbq_format::{Format, Formatter};
 use bbq_spool::{Group, LanePlace, Scratch};
 
-use crate::format::{Format, Formatter};
 use crate::sink::delivery::{PartLimits, PendingGroup, Place};
 use crate::sink::interface::Settled;
 

@@ -1,6 +1,6 @@
 //! What the SPEC of the sink says.
 
-use crate::format::Format;
+use bbq_format::Format;
 
 /// When messages are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bbq_format::otlp::put_body;
 use bbq_spool::{Entry, Scratch};
 use bbq_wire::{Peer, SourceKind, StreamId};
 
 use super::position::Position;
-use crate::otlp::put_body;
 use crate::sink::delivery::{PendingGroup, Place};
 
 /// Most messages of a call: a database commits so many in one transaction for little more than for one.

@@ -9,13 +9,12 @@
 //! splunk         an event after the other; 2xx: it has all
 //! ```
 
+use bbq_format::{Content, Envelope, Format, LABEL_VALUES, Labels};
 use bbq_spec::{SpecOption, Values};
 use hyper::header::HeaderValue;
 use serde::Deserialize;
 
 use super::requests::Verdict;
-use crate::format::labels::{self, Labels};
-use crate::format::{Content, Envelope, Format};
 
 /// An interface of servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub(super) const OPTION: SpecOption = SpecOption {
 };
 pub(super) const LABELS: SpecOption = SpecOption {
     key: "labels",
-    values: labels::VALUES,
+    values: LABEL_VALUES,
     default: "none",
     meaning: "for preset=loki: fields of syslog, or what OpenTelemetry has for them, that are labels beside `listener`; several with commas between them",
 };

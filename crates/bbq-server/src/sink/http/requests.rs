@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use bbq_format::{Format, Formatter};
 use bbq_spec::RateLimitedLog;
 use hyper::Response;
 use hyper::body::Incoming;
@@ -16,7 +17,6 @@ use super::body_bytes::BodyBytes;
 use super::receivers::{Receiver, Receivers};
 use super::refusals::{FAILED_FOR, Refusals, TooMany};
 use super::response;
-use crate::format::{Format, Formatter};
 use crate::sink::delivery::Part;
 use crate::sink::ledger::REFUSED;
 use crate::sink::span::{Delivery, SpanPart};

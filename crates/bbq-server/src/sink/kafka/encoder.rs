@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use bbq_format::Format;
 use bbq_spool::Entry;
 use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use rdkafka::message::{Header, OwnedHeaders};
 
 use super::settings::Key;
-use crate::format::Format;
 use crate::sink::outgoing::Encode;
 use crate::sink::texts::Texts;
 

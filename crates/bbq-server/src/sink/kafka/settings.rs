@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bbq_format::Format;
+
 use super::security::Security;
-use crate::format::Format;
 
 /// A checked SPEC.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
@@ -11,7 +12,6 @@ use super::links::KafkaLinks;
 use super::security::{MECHANISM_WORDS, Security};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Remembered;
-use crate::format::Format;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};

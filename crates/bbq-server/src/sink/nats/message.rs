@@ -1,13 +1,13 @@
 //! Messages as a NATS server gets them: subject, headers and payload.
 
 use async_nats::{HeaderMap, Subject};
+use bbq_format::Format;
 use bbq_spool::Entry;
 use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use hyper::body::Bytes;
 
 use super::subject::Template;
-use crate::format::Format;
 use crate::sink::outgoing::Encode;
 use crate::sink::texts::Texts;
 

@@ -1,10 +1,8 @@
 //! Subjects: the template of a SPEC, what it stands for, and which subjects a stream has.
 
-use bbq_spool::Entry;
-
 use async_nats::Subject;
-
-use crate::syslog::{self, SyslogFields};
+use bbq_format::syslog::{self, SyslogFields};
+use bbq_spool::Entry;
 
 /// In place of what a token of a subject cannot have, and of a field that a message does not have.
 const REPLACEMENT: char = '_';

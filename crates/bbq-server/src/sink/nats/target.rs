@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
@@ -12,7 +13,6 @@ use super::message::Encoding;
 use super::settings::NatsSettings;
 use super::shared::Remembered;
 use super::subject::{Template, check_subject};
-use crate::format::Format;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};

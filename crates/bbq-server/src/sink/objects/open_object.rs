@@ -6,11 +6,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_format::Formatter;
 use bbq_spool::Scratch;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use super::footer::Footer;
-use crate::format::Formatter;
 use crate::sink::delivery::{PartLimits, PendingGroup};
 use crate::sink::interface::Settled;
 

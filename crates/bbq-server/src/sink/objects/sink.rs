@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_format::{Format, Formatter};
 use bbq_spool::{Group, Progress, Scratch};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
@@ -19,7 +20,6 @@ use super::lane::Lane;
 use super::open_object::OpenObject;
 use super::settings::ObjectSettings;
 use super::store::Store;
-use crate::format::{Format, Formatter};
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 use crate::sink::last_group::{Compared, LastGroup, Unproven};

@@ -7,6 +7,7 @@
 
 use std::io::{self, Read as _};
 
+use bbq_format::otlp::answer;
 use bbq_wire::otlp::join;
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
@@ -16,7 +17,6 @@ use hyper::{Response, StatusCode};
 
 use super::grpc_status::GrpcStatus;
 use super::request::{Settings, error};
-use crate::otlp::answer;
 use crate::sink::delivery::Part;
 use crate::sink::http::coding::Coding;
 use crate::sink::http::receivers::Receiver;
@@ -117,7 +117,7 @@ impl GrpcCalls {
 }
 
 /// The response in a message. Some servers compress it as the request was, so by gzip.
-fn unframed(message: &[u8]) -> Option<crate::otlp::Response> {
+fn unframed(message: &[u8]) -> Option<bbq_format::otlp::Response> {
     let (prefix, message) = message.split_first_chunk::<PREFIX_BYTES>()?;
     match prefix[0] {
         0 => answer::response(message, false),
@@ -153,10 +153,10 @@ async fn whole(mut body: Incoming) -> io::Result<(Vec<u8>, HeaderMap)> {
 
 #[cfg(test)]
 mod tests {
+    use bbq_format::otlp::{PartialSuccess, Response};
     use prost::Message as _;
 
     use super::*;
-    use crate::otlp::{PartialSuccess, Response};
 
     #[test]
     fn a_response_may_be_compressed_as_the_request_was() {

@@ -10,13 +10,13 @@
 
 use std::io;
 
+use bbq_format::otlp::answer;
 use bbq_wire::otlp::join;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::request::{Settings, error};
-use crate::otlp::answer;
 use crate::sink::delivery::Part;
 use crate::sink::http::coding::Coding;
 use crate::sink::http::receivers::Receiver;

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use bbq_format::otlp::PartialSuccess;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 
-use crate::otlp::PartialSuccess;
 use crate::sink::http::coding::Coding;
 use crate::sink::http::headers::Headers;
 use crate::sink::http::requests::Verdict;

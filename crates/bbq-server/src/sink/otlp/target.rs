@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
 use hyper::Uri;
@@ -11,7 +12,6 @@ use tracing::info;
 use super::grpc::{self, GrpcCalls};
 use super::http::HttpPosts;
 use super::request::Settings;
-use crate::format::Format;
 use crate::sink::async_sink::{AsyncSink, Destination};
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::http::client::Version;

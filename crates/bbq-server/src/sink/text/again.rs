@@ -2,11 +2,11 @@
 
 use std::io;
 
+use bbq_format::{Format, Formatter};
 use bbq_spool::limits::READ_TRIES_MAX;
 use bbq_spool::{Entry, GroupRead, LaneReader};
 
 use super::{RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX};
-use crate::format::{Format, Formatter};
 
 /// Passes the text of each lane to `emit`, in pieces of whole messages, until a lane has given `bytes_max`: more of a lane cannot be in an
 /// output with so many bytes behind its cursor. The first group does not count, as a part of it may be before the cursor.

@@ -19,12 +19,12 @@ mod tests;
 
 use std::io::{self, ErrorKind};
 
+use bbq_format::Formatter;
 use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
 use bbq_storage::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
-use crate::format::Formatter;
 
 use output::Output;
 pub use rotation::Rotation;

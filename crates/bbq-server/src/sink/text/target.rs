@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bbq_format::{Format, Formatter};
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::{NodeKind, Storage};
 
@@ -11,7 +12,6 @@ use super::file::FileOutput;
 use super::output::{Output, open_error};
 use super::rotation::Rotation;
 use super::stream::{StreamOutput, open_stream};
-use crate::format::{Format, Formatter};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 

@@ -1,5 +1,6 @@
 //! The response to a request, in the form that the request asks for.
 
+use bbq_format::otlp::{PartialSuccess, Response as LogsResponse, Status};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use prost::Message as _;
@@ -11,7 +12,6 @@ use super::response_body::ResponseBody;
 use super::route::LogsEncoding;
 use super::source::Ack;
 use super::store::Stored;
-use crate::otlp::{PartialSuccess, Response as LogsResponse, Status};
 
 /// What became of the messages of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::scalars::put_scalar;
 
 /// The longest request in JSON: decoding it keeps the worker from other work for some 10 ms. Busy senders use Protocol Buffers.
-pub(crate) const JSON_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const JSON_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of `\ud83d`.
 const ESCAPE_BYTES: usize = 6;
 /// Request, ResourceLogs and ScopeLogs are less deep than this.
@@ -24,17 +24,18 @@ const RECORD_DEPTH: u32 = 3;
 
 /// A request in Protocol Buffers.
 #[derive(Debug)]
-pub(crate) struct Converted {
-    pub(crate) request: Vec<u8>,
+pub struct Converted {
+    /// An ExportLogsServiceRequest.
+    pub request: Vec<u8>,
     /// Whether a field around log records has a name that no request of logs has.
-    pub(crate) has_unknown: bool,
+    pub has_unknown: bool,
 }
 
 /// Converts a request in JSON to one in Protocol Buffers.
 ///
 /// # Errors
 /// What is wrong, and where.
-pub(crate) fn from_json(request: &[u8]) -> Result<Converted, serde_json::Error> {
+pub fn from_json(request: &[u8]) -> Result<Converted, serde_json::Error> {
     let mut out = Converted { request: Vec::with_capacity(request.len() / 2), has_unknown: false };
     let request = repaired(request);
     let mut from = serde_json::Deserializer::from_str(&request);

@@ -115,25 +115,30 @@ pub(super) struct KeyValueList {
 
 /// ExportLogsServiceResponse.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Response {
+pub struct Response {
+    /// What the receiver refused, if it refused anything.
     #[prost(message, optional, tag = "1")]
-    pub(crate) partial_success: Option<PartialSuccess>,
+    pub partial_success: Option<PartialSuccess>,
 }
 
 /// ExportLogsPartialSuccess.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct PartialSuccess {
+pub struct PartialSuccess {
+    /// How many records were refused.
     #[prost(int64, tag = "1")]
-    pub(crate) rejected_log_records: i64,
+    pub rejected_log_records: i64,
+    /// Why, for people.
     #[prost(string, tag = "2")]
-    pub(crate) error_message: String,
+    pub error_message: String,
 }
 
 /// google.rpc.Status, the body of an error.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Status {
+pub struct Status {
+    /// The number of google.rpc.Code.
     #[prost(int32, tag = "1")]
-    pub(crate) code: i32,
+    pub code: i32,
+    /// What is wrong, for people.
     #[prost(string, tag = "2")]
-    pub(crate) message: String,
+    pub message: String,
 }

@@ -8,27 +8,34 @@ const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// The header of a syslog message, named as RFC 5424 section 6 does, in small letters.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(crate) struct SyslogFields {
+pub struct SyslogFields {
+    /// The word for the facility, as `logger` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) facility: Option<&'static str>,
+    pub facility: Option<&'static str>,
+    /// The word for the severity, as `logger` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) severity: Option<&'static str>,
+    pub severity: Option<&'static str>,
+    /// TIMESTAMP, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) timestamp: Option<String>,
+    pub timestamp: Option<String>,
+    /// HOSTNAME.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hostname: Option<String>,
+    pub hostname: Option<String>,
+    /// APP-NAME, or the program in front of a tag.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) appname: Option<String>,
+    pub appname: Option<String>,
+    /// PROCID.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) procid: Option<String>,
+    pub procid: Option<String>,
+    /// MSGID.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) msgid: Option<String>,
+    pub msgid: Option<String>,
     /// By the name of an element, its parameters; one that comes more than once is an array.
     #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(crate) structured_data: Map<String, Value>,
+    pub structured_data: Map<String, Value>,
     /// The message without its header; `None` if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) msg: Option<String>,
+    pub msg: Option<String>,
 }
 
 impl SyslogFields {

@@ -1,7 +1,5 @@
 //! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
-pub(crate) mod labels;
-
 use std::num::NonZero;
 
 use bbq_spool::Entry;
@@ -12,10 +10,9 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::syslog::{self, SyslogFields};
-use labels::Labels;
-
+use crate::labels::Labels;
 use crate::otlp::{OtlpFields, append_log_records, put_body};
+use crate::syslog::{self, SyslogFields};
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,7 +132,7 @@ impl Formatter {
     }
 
     /// The same, and adds the length of `out` after each message to `ends`.
-    pub(super) fn append_with_ends(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, ends: &mut Vec<usize>) {
+    pub fn append_with_ends(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, ends: &mut Vec<usize>) {
         match self.format {
             Format::Raw => append_raw(entry, out, |end| ends.push(end)),
             Format::Json => append_json(entry, out, |end| ends.push(end)),
@@ -231,7 +228,7 @@ struct Timestamped<'a> {
 }
 
 /// What the messages of a batch have in common, as texts.
-pub(crate) struct BatchTexts<'a> {
+pub struct BatchTexts<'a> {
     origin: Origin<'a>,
     time: String,
     stream: String,
@@ -241,7 +238,9 @@ pub(crate) struct BatchTexts<'a> {
 }
 
 impl<'a> BatchTexts<'a> {
-    pub(crate) fn of(entry: &'a Entry<'a>) -> BatchTexts<'a> {
+    /// The texts of this batch.
+    #[must_use]
+    pub fn of(entry: &'a Entry<'a>) -> BatchTexts<'a> {
         let origin = entry.origin();
         let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
         BatchTexts {
@@ -255,7 +254,7 @@ impl<'a> BatchTexts<'a> {
     }
 
     /// Appends a message as JSON, as [`Format::Json`] does; or its beginning, with the length of the whole.
-    pub(crate) fn append_json(
+    pub fn append_json(
         &self,
         sequence: u64,
         (raw, message_bytes): (&[u8], Option<usize>),

@@ -91,7 +91,7 @@ impl OtlpFields {
 }
 
 /// Appends the body of a record: a text as it is, another value in JSON. Anything that is not a record is appended unchanged.
-pub(crate) fn put_body(record: &[u8], out: &mut Vec<u8>) {
+pub fn put_body(record: &[u8], out: &mut Vec<u8>) {
     match body(record) {
         Ok(LogBody::Text(text)) => out.extend_from_slice(text),
         Ok(LogBody::Absent) => {}
@@ -106,7 +106,8 @@ pub(crate) fn put_body(record: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The severity of a record as syslog has it, from 0 to 7.
-pub(crate) fn severity_of(record: &[u8]) -> Option<u8> {
+#[must_use]
+pub fn severity_of(record: &[u8]) -> Option<u8> {
     match OtlpFields::of(record)?.severity_number {
         0 => None,
         1..=8 => Some(7),

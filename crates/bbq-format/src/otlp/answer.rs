@@ -38,7 +38,8 @@ impl NumberJson {
 }
 
 /// Reads an ExportLogsServiceResponse in Protocol Buffers, or in JSON. `None` if it is something else.
-pub(crate) fn response(body: &[u8], is_json: bool) -> Option<Response> {
+#[must_use]
+pub fn response(body: &[u8], is_json: bool) -> Option<Response> {
     if !is_json {
         return Response::decode(body).ok();
     }
@@ -51,7 +52,8 @@ pub(crate) fn response(body: &[u8], is_json: bool) -> Option<Response> {
 }
 
 /// The text in the body of an error, which should be a Status in Protocol Buffers; otherwise the body is the text.
-pub(crate) fn error_text(body: &[u8], is_protobuf: bool) -> String {
+#[must_use]
+pub fn error_text(body: &[u8], is_protobuf: bool) -> String {
     let status = is_protobuf.then(|| Status::decode(body).ok()).flatten();
     status.map_or_else(|| String::from_utf8_lossy(body).into_owned(), |status| status.message)
 }

@@ -16,7 +16,7 @@ mod zone;
 
 use std::borrow::Cow;
 
-pub(crate) use fields::SyslogFields;
+pub use fields::SyslogFields;
 
 /// RFC 5424, section 6.2.1: facility * 8 + severity.
 const PRIORITY_MAX: u8 = 191;
@@ -29,7 +29,8 @@ const FACILITIES: [&str; 24] = [
 const SEVERITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 /// Reads a message. Of one that is not UTF-8, the fields that are. `received_ns` is when it came, since 1970-01-01 UTC.
-pub(crate) fn read(message: &[u8], received_ns: u64) -> SyslogFields {
+#[must_use]
+pub fn read(message: &[u8], received_ns: u64) -> SyslogFields {
     let text = String::from_utf8_lossy(message);
     let mut fields = of_text(&text, received_ns);
     if let Cow::Owned(_) = text {

@@ -2,19 +2,23 @@
 
 use bbq_spec::Values;
 
-/// Fields of a message that are labels beside `listener`, as bits by their place in [`NAMES`].
+/// Fields of a message that are labels beside `listener`, as bits by their place in `NAMES`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Labels(u8);
 
 const NAMES: [&str; 4] = ["hostname", "appname", "severity", "facility"];
-pub(crate) const VALUES: Values = Values::Text {
+/// The accepted value of an option that names labels.
+pub const LABEL_VALUES: Values = Values::Text {
     form: "hostname, appname, severity, facility",
     pattern: "^(hostname|appname|severity|facility)(,(hostname|appname|severity|facility))*$",
 };
 
 impl Labels {
-    /// Reads names with commas between them. An error says which there are.
-    pub(crate) fn parse(text: &str) -> Result<Labels, String> {
+    /// Reads names with commas between them.
+    ///
+    /// # Errors
+    /// A name is unknown; the error says which there are.
+    pub fn parse(text: &str) -> Result<Labels, String> {
         let mut labels = 0;
         for name in text.split(',') {
             let index = NAMES.iter().position(|known| *known == name);
@@ -25,7 +29,7 @@ impl Labels {
     }
 
     /// The names of the labels.
-    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         NAMES.into_iter().enumerate().filter(move |(index, _)| self.0 & 1 << index != 0).map(|(_, name)| name)
     }
 }
