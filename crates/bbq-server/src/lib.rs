@@ -8,8 +8,7 @@
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
-//! - `tls` has the certificates that listeners serve, and `access` the tokens that they take,
-//!   and the connections of each address.
+//! - `access` has the tokens that listeners take, and the connections of each address.
 //! - `stored` keeps what outlives a start: streams, counts, and which segments can be deleted.
 //! - `observe` reports on the server: status, admin, log.
 //!
@@ -25,7 +24,6 @@ mod lifecycle;
 mod observe;
 mod sink;
 mod stored;
-mod tls;
 mod worker;
 
 pub use bbq_format::{Format, Formatter};

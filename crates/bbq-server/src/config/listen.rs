@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bbq_listen::{Address, BACKLOG_DEFAULT, DATAGRAM_BYTES_MAX, Distribution, Steering};
 use bbq_spec::{ConfigError, NAME_OPTION, Part, Query, SpecOption, SpecText, Values, hint, with_sources};
+use bbq_tls::Tls;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::distribution::{DISTRIBUTIONS, parsed};
 use super::protocol::{BBQ, PROTOCOLS, Protocol};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
-use super::tls::Tls;
 use super::tokens::TokenFile;
 use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
 

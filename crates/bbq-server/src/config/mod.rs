@@ -21,7 +21,6 @@ mod place;
 pub(crate) mod protocol;
 mod schema;
 mod silence;
-mod tls;
 mod tokens;
 mod unix_file;
 
@@ -33,6 +32,7 @@ use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
 pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
+pub use bbq_tls::Tls;
 pub use default_file::default_file;
 pub(crate) use effective::EffectiveKey;
 pub(crate) use environment::{EXEC_VARIABLE, UPGRADE_VARIABLE};
@@ -49,7 +49,6 @@ pub(crate) use origins::Origins;
 pub use protocol::{PROTOCOLS, Protocol};
 pub use schema::schema;
 pub use silence::Silence;
-pub use tls::Tls;
 pub use tokens::TokenFile;
 pub use unix_file::UnixFile;
 

@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_listen::{Address, Distribution, Group, GroupOptions, Holder, Steering, SteeringKey};
+use bbq_tls::{HandshakeCounts, ServedTls};
 
 use crate::access::{PeerLog, ServedTokens};
 use crate::config::{Config, ListenSpec, Tls, UnixFile};
 use crate::error::StartError;
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
-use crate::tls::{HandshakeCounts, ServedTls};
 
 /// A listener, as status and control see it.
 #[derive(Clone)]

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use bbq_format::{Format, Labels};
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
+use bbq_tls::ClientTls;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -50,7 +51,6 @@ use super::kind::{Kind, Target};
 use super::span::Delivery;
 use super::text::target::{FORMAT_WORDS, format_option};
 use super::tls_options;
-use crate::tls::ClientTls;
 
 /// Most requests in flight: memory is bounded by this many bodies.
 const IN_FLIGHT_MAX: u64 = 16;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
-
-use crate::tls::ClientTls;
+use bbq_tls::ClientTls;
 
 /// One file.
 pub(super) const PATH: Values = Values::Text { form: "PATH", pattern: "^[^,]+$" };

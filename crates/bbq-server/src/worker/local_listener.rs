@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spec::RateLimitedLog;
+use bbq_tls::ServedTls;
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
@@ -20,7 +21,6 @@ use crate::access::{
 };
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
-use crate::tls::ServedTls;
 use crate::worker::stream::{Stream, TlsFailure};
 use crate::worker::text::batcher::Batcher;
 

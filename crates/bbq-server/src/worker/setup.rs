@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bbq_listen::WorkerListener;
 use bbq_spool::Lane;
+use bbq_tls::ServedTls;
 use tokio::sync::watch;
 
 use super::accept::budget::ConnectionBudget;
@@ -18,7 +19,6 @@ use crate::stored::ledger::ListenerLedger;
 use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
-use crate::tls::ServedTls;
 
 /// One listener as one worker serves it.
 pub(crate) struct ListenerSetup {

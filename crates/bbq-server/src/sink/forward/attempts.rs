@@ -150,7 +150,7 @@ impl Attempts {
 mod tests {
     use super::super::address::HostPort;
     use super::*;
-    use crate::tls::ClientTls;
+    use bbq_tls::ClientTls;
 
     #[test]
     fn a_link_whose_name_another_one_has_takes_a_new_name() {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bbq_tls::{ClientTls, Connected, Failure, TlsConnector};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -12,7 +13,6 @@ use tokio_rustls::client::TlsStream;
 
 use super::address::{Address, HostPort};
 use crate::sink::resolver::Resolver;
-use crate::tls::{ClientTls, Connected, Failure, TlsConnector};
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,11 +2,11 @@
 
 use std::io;
 
+use bbq_tls::ClientTls;
 use bbq_wire::StreamId;
 use bbq_wire::session::Token;
 
 use super::address::Address;
-use crate::tls::ClientTls;
 
 /// The servers, of which one at a time gets the messages.
 #[derive(Clone, Debug)]

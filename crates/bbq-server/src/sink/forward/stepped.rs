@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bbq_spool::{Group, LanePlace};
 use bbq_storage::Storage;
+use bbq_tls::ClientTls;
 use bbq_wire::StreamId;
 
 use super::address::{Address, HostPort};
@@ -24,7 +25,6 @@ use crate::sink::interface::{Now, OpenError, Problem, Room, Settled, Sink};
 use crate::sink::kind::Target;
 use crate::sink::link_sink::Links;
 use crate::sink::spec::SinkSpec;
-use crate::tls::ClientTls;
 
 /// What the simulation has in place of sockets: one connection at a time.
 pub trait LinkNetwork: fmt::Debug + Send + Sync {

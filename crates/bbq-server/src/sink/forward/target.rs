@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
+use bbq_tls::ClientTls;
 use bbq_wire::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use bbq_wire::session::Token;
 use rustls::pki_types::ServerName;
@@ -16,7 +17,6 @@ use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, SERVERS_MAX, Target};
 use crate::sink::link_sink::LinkSink;
 use crate::sink::tls_options;
-use crate::tls::ClientTls;
 
 /// The options of every kind.
 const OPTIONS: [SpecOption; 2] = [

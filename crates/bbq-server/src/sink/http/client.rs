@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bbq_tls::ClientTls;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, Uri};
@@ -15,7 +16,6 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::timing::Timing;
 use crate::sink::interface::OpenError;
 use crate::sink::resolver::Resolver;
-use crate::tls::ClientTls;
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,13 +8,13 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bbq_tls::ClientTls;
 use hyper::Uri;
 
 use super::client::{HttpClient, Version};
 use super::retry_after::RetryAfter;
 use super::timing::Timing;
 use crate::sink::interface::OpenError;
-use crate::tls::ClientTls;
 
 /// A server, and what is known of it.
 pub(in crate::sink) struct Receiver {

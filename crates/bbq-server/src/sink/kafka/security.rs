@@ -1,10 +1,10 @@
 //! How a sink reaches Kafka's brokers safely, and proves who it is.
 
 use bbq_spec::{ConfigError, Query, Secret};
+use bbq_tls::ClientTls;
 use rdkafka::ClientConfig;
 
 use crate::sink::tls_options;
-use crate::tls::ClientTls;
 
 /// The names that the brokers know.
 const MECHANISMS: [(&str, &str); 3] =

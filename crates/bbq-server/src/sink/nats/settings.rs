@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bbq_tls::ClientTls;
+
 use super::credentials::Credentials;
 use super::message::Encoding;
-use crate::tls::ClientTls;
 
 /// A checked SPEC.
 #[derive(Debug)]

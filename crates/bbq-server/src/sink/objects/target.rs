@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values, has_user};
 use bbq_storage::Storage;
+use bbq_tls::ClientTls;
 use object_store::RetryConfig;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 
@@ -19,7 +20,6 @@ use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::resolver::Resolver;
 use crate::sink::tls_options;
-use crate::tls::ClientTls;
 
 /// An object of this size costs little more to write and to read than its bytes.
 const BYTES_DEFAULT: u64 = 8 * 1024 * 1024;

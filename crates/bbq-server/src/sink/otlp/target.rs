@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
+use bbq_tls::ClientTls;
 use hyper::Uri;
 use tracing::info;
 
@@ -27,7 +28,6 @@ use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::span::Delivery;
 use crate::sink::tls_options;
-use crate::tls::ClientTls;
 
 /// Where receivers of OTLP by HTTP take logs.
 const LOGS_PATH: &str = "/v1/logs";

@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bbq_tls::ServedTls;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
@@ -28,7 +29,6 @@ use super::prefixed::Prefixed;
 use super::response_body::ResponseBody;
 use super::source::Source;
 use crate::access::NewConnection;
-use crate::tls::ServedTls;
 use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::intake::Intake;
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};

@@ -5,7 +5,7 @@
 //! replies ------bytes----> Stream --send--> socket            TLS: the records of rustls between
 //! ```
 //!
-//! Not here: the choice of certificates (`crate::tls`), and HTTP connections, which hyper reads through tokio-rustls.
+//! Not here: the choice of certificates (bbq-tls), and HTTP connections, which hyper reads through tokio-rustls.
 //!
 //! Invariant: on a plain stream, each read or write by the caller is one system call, and nothing else makes system calls.
 
@@ -14,12 +14,11 @@ pub(crate) mod tls;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bbq_tls::ServedTls;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use reason::{TlsFailure, reason_of_error, reason_of_late};
 pub(crate) use tls::Tls;
-
-use crate::tls::ServedTls;
 
 /// An open connection. It can move to another thread, and to another process while it is plain.
 pub(crate) struct Stream {

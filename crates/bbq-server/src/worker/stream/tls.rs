@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use bbq_tls::{HandshakeCounts, ServedTls};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::ServerConnection;
 
 use super::reason::{ENDED_EARLY, TlsFailure, reason, reason_of_late};
-use crate::tls::{HandshakeCounts, ServedTls};
 
 /// Maximum bytes that wait to be sent: the largest handshake flight of a usual certificate chain, or one record of replies. A
 /// client that does not read costs no more.

@@ -12,18 +12,18 @@ use rustls::sign::CertifiedKey;
 
 /// Gives the certificate to the server, if there is one.
 #[derive(Debug)]
-pub(super) struct CertificateRequest {
+pub(crate) struct CertificateRequest {
     certificate: Arc<dyn ResolvesClientCert>,
     is_received: AtomicBool,
 }
 
 impl CertificateRequest {
-    pub(super) fn new(certificate: Arc<dyn ResolvesClientCert>) -> CertificateRequest {
+    pub(crate) fn new(certificate: Arc<dyn ResolvesClientCert>) -> CertificateRequest {
         CertificateRequest { certificate, is_received: AtomicBool::new(false) }
     }
 
     /// Whether the server has asked.
-    pub(super) fn is_received(&self) -> bool {
+    pub(crate) fn is_received(&self) -> bool {
         self.is_received.load(Ordering::Relaxed)
     }
 }

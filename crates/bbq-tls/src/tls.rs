@@ -4,17 +4,19 @@ use std::path::PathBuf;
 
 use bbq_spec::{ConfigError, Query};
 
-use crate::tls::{Certificates, TlsFiles};
+use crate::certificates::Certificates;
+use crate::files::TlsFiles;
 
 /// A listener's TLS. Two values are equal if they name the same files and the same protocol. So a new certificate in the same
 /// file does not change the configuration.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    pub(crate) files: TlsFiles,
+    /// Where certificates and keys are.
+    pub files: TlsFiles,
     /// The protocol inside TLS that clients may request by name (ALPN); empty if there is no name for it.
-    pub(crate) application: &'static [&'static [u8]],
+    pub application: &'static [&'static [u8]],
     /// The certificates as they were when the configuration was read.
-    pub(crate) certificates: Certificates,
+    pub certificates: Certificates,
 }
 
 impl PartialEq for Tls {
@@ -27,7 +29,10 @@ impl Eq for Tls {}
 
 impl Tls {
     /// Takes the options of TLS; returns `None` if there are none.
-    pub(super) fn take(
+    ///
+    /// # Errors
+    /// The options contradict each other, or a file cannot be used.
+    pub fn take(
         query: &mut Query<'_>,
         spec: &str,
         application: &'static [&'static [u8]],

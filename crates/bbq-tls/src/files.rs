@@ -6,19 +6,21 @@ use bbq_spec::FileStamp;
 
 /// The paths as they are configured. There is a key for each certificate, in the same order, and at least one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
-    pub(crate) certificates: Vec<PathBuf>,
-    pub(crate) keys: Vec<PathBuf>,
+pub struct TlsFiles {
+    /// Each with its chain.
+    pub certificates: Vec<PathBuf>,
+    /// The private keys.
+    pub keys: Vec<PathBuf>,
     /// Clients must have a certificate from an authority in this file; `None` admits every client.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Identifies a state of the files: another state has another stamp.
-pub(super) type Stamp = Vec<Option<FileStamp>>;
+pub(crate) type Stamp = Vec<Option<FileStamp>>;
 
 impl TlsFiles {
     /// The stamp of the files as they are now; `None` for those that do not exist.
-    pub(super) fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         let paths = self.certificates.iter().chain(&self.keys).chain(&self.client_ca);
         paths.map(|path| FileStamp::of(path)).collect()
     }

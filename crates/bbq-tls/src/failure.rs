@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error};
 
-use super::certificate_request::CertificateRequest;
-use super::client::ClientTls;
+use crate::certificate_request::CertificateRequest;
+use crate::client::ClientTls;
 
 /// What the texts say about a server, and about what the client shows to it.
-pub(crate) struct Failure {
+pub struct Failure {
     /// The name that must be in the server's certificate.
     name: String,
     /// Which authorities are trusted.
@@ -24,7 +24,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(
+    pub(crate) fn new(
         files: &ClientTls,
         name: &ServerName<'_>,
         request: Arc<CertificateRequest>,
@@ -39,7 +39,7 @@ impl Failure {
     }
 
     /// Explains an error of the handshake.
-    pub(super) fn of_handshake(&self, error: io::Error) -> io::Error {
+    pub(crate) fn of_handshake(&self, error: io::Error) -> io::Error {
         match rustls_error(&error) {
             Some(Error::InvalidMessage(_)) => {
                 io::Error::other(format!("it does not answer with TLS; {}", self.plain))
@@ -57,7 +57,8 @@ impl Failure {
     }
 
     /// Explains an error after the handshake and before the server has accepted anything: it may be about the client's certificate.
-    pub(crate) fn of_answer(&self, error: io::Error) -> io::Error {
+    #[must_use]
+    pub fn of_answer(&self, error: io::Error) -> io::Error {
         if let Some(why) = rustls_error(&error) {
             return self.explained(why).unwrap_or(error);
         }
@@ -81,7 +82,7 @@ impl Failure {
     }
 
     /// The error if the handshake takes too long.
-    pub(super) fn silent(&self, patience: Duration) -> io::Error {
+    pub(crate) fn silent(&self, patience: Duration) -> io::Error {
         let text = format!(
             "it accepted the connection and did not answer the TLS handshake within {} s: it is stuck, or does not speak TLS; {}",
             patience.as_secs(),

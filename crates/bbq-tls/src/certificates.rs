@@ -20,24 +20,24 @@ use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
 use tracing::warn;
 use zeroize::Zeroize as _;
 
-use super::files::{Stamp, TlsFiles};
-use super::validity::not_after;
+use crate::files::{Stamp, TlsFiles};
+use crate::validity::not_after;
 
 /// The largest file of certificates: four times the size of those of all public authorities together.
 const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Certificates, keys and rules for new connections.
 #[derive(Clone)]
-pub(crate) struct Certificates {
-    pub(super) config: Arc<ServerConfig>,
+pub struct Certificates {
+    pub(crate) config: Arc<ServerConfig>,
     /// The stamp of the files a moment before they were read.
-    pub(super) stamp: Stamp,
+    pub(crate) stamp: Stamp,
 }
 
 /// The option whose file cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {problem}")]
-pub(crate) struct TlsFileError {
+pub struct TlsFileError {
     key: &'static str,
     problem: String,
 }
@@ -48,7 +48,7 @@ impl Certificates {
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub(crate) fn read(files: &TlsFiles, application: &[&[u8]]) -> Result<Certificates, TlsFileError> {
+    pub fn read(files: &TlsFiles, application: &[&[u8]]) -> Result<Certificates, TlsFileError> {
         let stamp = files.stamp();
         let provider = Arc::new(default_provider());
         let pairs = files.certificates.iter().zip(&files.keys);
@@ -104,7 +104,7 @@ fn has_name(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }
 
-pub(super) fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsFileError> {
+pub(crate) fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsFileError> {
     let chain = certificates("tls_cert", certificate)?;
     warn_if_expired(certificate, &chain);
     let secret = Secret::of_file(key).map_err(|why| problem("tls_key", why))?;
@@ -136,7 +136,7 @@ pub(super) fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, 
     })
 }
 
-pub(super) fn authorities(key: &'static str, path: &Path) -> Result<RootCertStore, TlsFileError> {
+pub(crate) fn authorities(key: &'static str, path: &Path) -> Result<RootCertStore, TlsFileError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(key, path)? {
         roots.add(certificate).map_err(|error| {
@@ -188,6 +188,6 @@ fn warn_if_expired(path: &Path, chain: &[CertificateDer<'static>]) {
     }
 }
 
-pub(super) fn problem(key: &'static str, problem: String) -> TlsFileError {
+pub(crate) fn problem(key: &'static str, problem: String) -> TlsFileError {
     TlsFileError { key, problem }
 }

@@ -6,32 +6,37 @@ use bbq_spec::counter::Counter;
 use rustls::ServerConfig;
 use tracing::{error, info};
 
-use super::certificates::Certificates;
-use super::files::{Stamp, TlsFiles};
+use crate::certificates::Certificates;
+use crate::files::{Stamp, TlsFiles};
 
 /// A listener's TLS, shared by its workers, the status and control.
 #[derive(Debug)]
-pub(crate) struct ServedTls {
+pub struct ServedTls {
     files: TlsFiles,
     /// The protocols that clients may ask for (ALPN).
     application: &'static [&'static [u8]],
     now: Mutex<Now>,
-    pub(crate) counts: Arc<HandshakeCounts>,
+    /// Handshakes since the listener was opened.
+    pub counts: Arc<HandshakeCounts>,
 }
 
 /// Handshakes since the listener was opened.
 #[derive(Debug, Default)]
-pub(crate) struct HandshakeCounts {
-    pub(crate) finished: Counter,
-    pub(crate) failed: Counter,
+pub struct HandshakeCounts {
+    /// Those that were completed.
+    pub finished: Counter,
+    /// Those that were not.
+    pub failed: Counter,
 }
 
 impl HandshakeCounts {
-    pub(crate) fn add_finished(&self) {
+    /// Counts a handshake that was completed.
+    pub fn add_finished(&self) {
         self.finished.add(1);
     }
 
-    pub(crate) fn add_failed(&self) {
+    /// Counts one that was not.
+    pub fn add_failed(&self) {
         self.failed.add(1);
     }
 }
@@ -50,7 +55,8 @@ struct Now {
 
 impl ServedTls {
     /// Continues the counts of an earlier configuration, if there was one.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         files: TlsFiles,
         application: &'static [&'static [u8]],
         certificates: Certificates,
@@ -62,17 +68,19 @@ impl ServedTls {
     }
 
     /// Whether the files and the protocols are these.
-    pub(crate) fn is_of(&self, files: &TlsFiles, application: &[&[u8]]) -> bool {
+    #[must_use]
+    pub fn is_of(&self, files: &TlsFiles, application: &[&[u8]]) -> bool {
         (&self.files, self.application) == (files, application)
     }
 
     /// The configuration for a new connection.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.now().certificates.config)
     }
 
     /// Serves these certificates from now on. Returns `true` if the files have changed since the previous ones were read.
-    pub(crate) fn replace(&self, certificates: Certificates) -> bool {
+    pub fn replace(&self, certificates: Certificates) -> bool {
         let mut now = self.now();
         let has_changed = certificates.stamp != now.certificates.stamp;
         now.seen.clone_from(&certificates.stamp);
@@ -83,7 +91,7 @@ impl ServedTls {
     }
 
     /// Reads the files again if they have changed. This waits for the disk, so it must not run on a worker's thread.
-    pub(crate) fn reload_if_changed(&self, listener: &str) {
+    pub fn reload_if_changed(&self, listener: &str) {
         let stamp = self.files.stamp();
         {
             let mut now = self.now();
@@ -106,7 +114,8 @@ impl ServedTls {
     }
 
     /// What a person must fix, if anything.
-    pub(crate) fn problem(&self) -> Option<String> {
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
         self.now().problem.clone()
     }
 

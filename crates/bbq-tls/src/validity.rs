@@ -13,7 +13,7 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
 /// Returns the last second of a certificate's validity, in Unix time; `None` if it cannot be read.
-pub(super) fn not_after(certificate: &[u8]) -> Option<i64> {
+pub(crate) fn not_after(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut rest, _) = element(certificate, SEQUENCE)?;
     if rest.first() == Some(&EXPLICIT_VERSION) {

@@ -11,17 +11,17 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use super::certificate_request::CertificateRequest;
-use super::certificates::TlsFileError;
-use super::client::ClientTls;
-use super::failure::Failure;
-use super::files::Stamp;
+use crate::certificate_request::CertificateRequest;
+use crate::certificates::TlsFileError;
+use crate::client::ClientTls;
+use crate::failure::Failure;
+use crate::files::Stamp;
 
 /// A server that does not complete the handshake within this time is stuck, or does not speak TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// See the module.
-pub(crate) struct TlsConnector {
+/// Connects to servers, with the files as they are at that time.
+pub struct TlsConnector {
     files: ClientTls,
     loaded: Option<Loaded>,
     /// What to write for a server without TLS.
@@ -36,13 +36,17 @@ struct Loaded {
 }
 
 /// An encrypted connection, and what a later failure of it means.
-pub(crate) struct Connected {
-    pub(crate) stream: TlsStream<TcpStream>,
-    pub(crate) failure: Failure,
+pub struct Connected {
+    /// The connection.
+    pub stream: TlsStream<TcpStream>,
+    /// Explains a later failure.
+    pub failure: Failure,
 }
 
 impl TlsConnector {
-    pub(crate) fn new(files: ClientTls, plain: &'static str) -> TlsConnector {
+    /// A connector with these files. `plain` says what to write for a server without TLS.
+    #[must_use]
+    pub fn new(files: ClientTls, plain: &'static str) -> TlsConnector {
         TlsConnector { files, loaded: None, plain }
     }
 
@@ -50,11 +54,7 @@ impl TlsConnector {
     ///
     /// # Errors
     /// What is wrong, and the remedy.
-    pub(crate) async fn connect(
-        &mut self,
-        socket: TcpStream,
-        name: ServerName<'static>,
-    ) -> io::Result<Connected> {
+    pub async fn connect(&mut self, socket: TcpStream, name: ServerName<'static>) -> io::Result<Connected> {
         let mut config = ClientConfig::clone(self.config().map_err(io::Error::other)?);
         // Each connection has its own note.
         let request = Arc::new(CertificateRequest::new(config.client_auth_cert_resolver));

@@ -9,21 +9,24 @@ use rustls::crypto::ring::default_provider;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
-use super::certificates::{TlsFileError, authorities, certified, problem};
-use super::files::Stamp;
+use crate::certificates::{TlsFileError, authorities, certified, problem};
+use crate::files::Stamp;
 
 /// The files of a sink's TLS.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClientTls {
+pub struct ClientTls {
     /// The authorities that the server's certificate must come from; `None` for those that the system trusts.
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// The certificate that the server asks for, and its key.
-    pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl ClientTls {
     /// Trusts nobody: for a connector that never uses TLS.
-    pub(crate) fn nobody() -> Result<ClientConfig, TlsFileError> {
+    ///
+    /// # Errors
+    /// rustls refuses its own defaults.
+    pub fn nobody() -> Result<ClientConfig, TlsFileError> {
         Ok(builder(RootCertStore::empty())?.with_no_client_auth())
     }
 
@@ -31,7 +34,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub(crate) fn read(&self) -> Result<ClientConfig, TlsFileError> {
+    pub fn read(&self) -> Result<ClientConfig, TlsFileError> {
         let roots = match &self.ca {
             Some(path) => authorities("tls_ca", path)?,
             None => system_authorities()?,
@@ -43,7 +46,7 @@ impl ClientTls {
     }
 
     /// The stamp of the files as they are now; `None` for those that do not exist.
-    pub(super) fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         let pair = self.certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
         self.ca.iter().chain(pair).map(|path| FileStamp::of(path)).collect()
     }
