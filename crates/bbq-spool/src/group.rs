@@ -146,6 +146,17 @@ impl Group {
         self.frame.bytes as usize
     }
 
+    /// When the first batch of the group was received, Unix nanoseconds; `None` if its envelope is damaged. The others came within
+    /// moments.
+    #[must_use]
+    pub fn received_ns(&self) -> Option<u64> {
+        let entries = match &self.entries {
+            Entries::Hot(group) => group.as_ref().and_then(|group| group.bytes.get(GROUP_FRAME_BYTES..)),
+            Entries::Read(memory, range) => memory.get(range.clone()),
+        };
+        Envelope::decode(entries?).map(|(envelope, _)| envelope.received_ns)
+    }
+
     /// Calls `take` for each batch from the cursor on, and moves the cursor behind it. Damaged bytes are copied to the quarantine
     /// and skipped. Compressed batches are unpacked into `scratch`.
     ///

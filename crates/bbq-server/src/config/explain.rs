@@ -7,7 +7,7 @@ use super::kept::is_kept;
 use super::keys::{FILE_KEYS, FileKey, OnReload};
 use super::listen::LISTEN_OPTIONS;
 use super::{Config, ConfigSource, Environment, environment};
-use crate::sink::{SINK_KINDS, SinkKind, why_left_out};
+use crate::sink::{SINK_KINDS, SinkKind, common_options, why_left_out};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.
 const LISTEN: &str = "listen";
@@ -32,7 +32,8 @@ impl Subject {
         let keys = FILE_KEYS.iter().map(Subject::Key);
         let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(Subject::Listen);
         // An option that several kinds have is one.
-        let mut sinks: Vec<(&SpecOption, Vec<&SinkKind>)> = vec![(&NAME_OPTION, SINK_KINDS.to_vec())];
+        let mut sinks: Vec<(&SpecOption, Vec<&SinkKind>)> =
+            common_options().map(|option| (option, SINK_KINDS.to_vec())).collect();
         for (kind, option) in
             SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(move |option| (kind, option)))
         {
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(names("spool.bytes_max"), ["spool.bytes_max"]);
         assert_eq!(names("bytes_max"), ["spool.bytes_max"]);
         assert_eq!(names("spool").len(), 3);
-        assert_eq!(names("on_full"), ["listen.on_full"]);
+        assert_eq!(names("on_full"), ["listen.on_full", "sink.on_full"]);
         assert_eq!(names("distribution"), ["distribution", "listen.distribution"]);
         assert_eq!(names("listen").len(), 2 + LISTEN_OPTIONS.len());
         assert!(names("otlp+http").contains(&"sink.compress".to_owned()));

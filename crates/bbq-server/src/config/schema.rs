@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::keys::FILE_KEYS;
 use super::listen::{LISTEN_OPTIONS, without_effect};
 use super::protocol::PROTOCOLS;
-use crate::sink::SINK_KINDS;
+use crate::sink::{SINK_KINDS, SinkKind, common_options};
 
 /// A number of bytes with a unit.
 const SIZE: &str = "^ *[0-9]+ *[KMGTPkmgtp]?[Ii]?[Bb]? *$";
@@ -82,7 +82,8 @@ fn listeners() -> Vec<Value> {
                 without_effect(protocol, is_datagram).all(|(without, _)| without != option.key)
             };
             let pattern = format!("^{protocol}\\+({transports})://.");
-            kinds.extend(of_spec(&pattern, LISTEN_OPTIONS.iter().filter(has_effect)));
+            let options = LISTEN_OPTIONS.iter().filter(has_effect);
+            kinds.extend(of_spec(&pattern, [&NAME_OPTION].into_iter().chain(options)));
         }
     }
     kinds
@@ -91,14 +92,15 @@ fn listeners() -> Vec<Value> {
 /// A sink of each kind.
 fn sinks() -> Vec<Value> {
     let pattern = |word: &str| format!("^{}:", word.replace('+', "\\+"));
-    SINK_KINDS.iter().flat_map(|kind| of_spec(&pattern(kind.word), kind.options)).collect()
+    let options = |kind: &SinkKind| common_options().chain(kind.options);
+    SINK_KINDS.iter().flat_map(|kind| of_spec(&pattern(kind.word), options(kind))).collect()
 }
 
 /// A SPEC as a text, and as a table with its options.
 fn of_spec(pattern: &str, options: impl IntoIterator<Item = &'static SpecOption>) -> [Value; 2] {
     let text = json!({"type": "string", "pattern": pattern});
     let mut properties = Map::from_iter([("spec".to_owned(), text.clone())]);
-    for option in [&NAME_OPTION].into_iter().chain(options) {
+    for option in options {
         properties.extend(option.words().into_iter().map(|word| (word, described(option))));
     }
     [text, object(&properties, &["spec"])]

@@ -347,12 +347,12 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
     // Messages that may be deleted before a next server has them cannot be promised.
     let deletes = config.listen.iter().any(|spec| spec.on_full == OnFull::DropOldest);
-    let servers = if deletes { 0 } else { config.sinks.iter().filter(|spec| spec.is_next_server()).count() };
+    let servers = if deletes { 0 } else { config.sinks.iter().filter(|spec| spec.is_replica()).count() };
     let of_replicas = Arc::clone(&spool);
     let replicas = Replicas::of(servers, move || of_replicas.ends());
     let mut each_replica = replicas.each();
     let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
-        let replica = spec.is_next_server().then(|| each_replica.next()).flatten();
+        let replica = spec.is_replica().then(|| each_replica.next()).flatten();
         PendingSink::new(
             index,
             spec,

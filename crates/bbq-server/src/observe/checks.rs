@@ -3,9 +3,12 @@
 use std::sync::PoisonError;
 
 use crate::lifecycle::parts::Parts;
-use crate::observe::drops::{EVICTED, LETTERS_DELETED, OVER_LIMIT, SLOWED, TRUNCATED, Tally};
+use crate::observe::drops::{
+    EVICTED, LETTERS_DELETED, OVER_LIMIT, OVER_SPOOL_LIMIT, SLOWED, TRUNCATED, Tally,
+};
 use crate::observe::findings::is_stalled;
 use crate::observe::status::Dropped;
+use crate::sink;
 
 impl Parts {
     /// Adds the kernel's drops to the ledgers.
@@ -46,6 +49,10 @@ impl Parts {
         let beginnings = self.spool.beginnings();
         let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
             let mut counts = self.owed_to(&beginnings, ledger.account()).dropped;
+            if let Some(over) = counts.remove(sink::OVER_LIMIT) {
+                // Of a listener, it counts connections.
+                counts.insert(OVER_SPOOL_LIMIT.to_owned(), over);
+            }
             counts.insert(LETTERS_DELETED.to_owned(), ledger.letters_deleted());
             counts.insert(TRUNCATED.to_owned(), ledger.truncations());
             tallies(format!("sink {spec}"), counts)

@@ -34,6 +34,8 @@ pub(crate) const OVER_LIMIT: &str = "over_limit";
 /// Times that a connection waited, or a request was refused, because its address had sent too much.
 pub(crate) const SLOWED: &str = "slowed";
 
+/// Messages that waited for a sink beyond what it may hold.
+pub(crate) const OVER_SPOOL_LIMIT: &str = "over_spool_limit";
 /// Dead letters that were deleted, as there was no more room for them.
 pub(crate) const LETTERS_DELETED: &str = "letters_deleted";
 /// Times that another program cut the file of a sink short.
@@ -183,77 +185,104 @@ impl Episode {
     }
 }
 
-/// Whose fault it is, and what to do about it. Other reasons have no remedy.
+/// Whose fault it is, and what to do about it.
+static CAUSES: [(&str, Fault, &str); 20] = [
+    (
+        "full",
+        Fault::Server,
+        "the spool was full (on_full=drop-newest): speed up the sink with the most queued, or raise spool.bytes_max",
+    ),
+    (
+        "kernel",
+        Fault::Server,
+        "the socket's receive buffer was full: raise receive_buffer_bytes and net.core.rmem_max",
+    ),
+    (
+        "memory",
+        Fault::Server,
+        "unfinished messages took too much memory, and the largest of the senders with the most were given up: raise \
+         unfinished_bytes_max, or lower message_bytes_max",
+    ),
+    ("unwritten", Fault::Server, "a lane failed, or had no room at a stop: look at the disk"),
+    (
+        "oldest",
+        Fault::Server,
+        "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
+    ),
+    ("damaged", Fault::Server, "bytes of the spool were damaged: see the disk and quarantine/"),
+    (
+        "missing",
+        Fault::Server,
+        "the files of a lane of the spool were gone at the start, and the server never deletes all of them: find out what did",
+    ),
+    (
+        OVER_SPOOL_LIMIT,
+        Fault::Server,
+        "more waited for this sink than its spool_bytes_max or on_full=drop-oldest allow: speed up its destination, or raise the limit",
+    ),
+    (
+        "over_age",
+        Fault::Server,
+        "they waited for this sink longer than its spool_seconds_max allows: speed up its destination, or raise the limit",
+    ),
+    (
+        LETTERS_DELETED,
+        Fault::Server,
+        "messages that the sink's server refuses for good, and that nobody has looked at: raise dead_letters_bytes, take them out \
+         with bbq spool cat, and repair what is refused",
+    ),
+    (
+        TRUNCATED,
+        Fault::Sender,
+        "what was written between its copy and the cut is in neither: let logrotate use create and kill -HUP, not copytruncate, or set \
+         rotate_bytes",
+    ),
+    ("oversize", Fault::Sender, "larger than message_bytes_max: raise it, or set on_oversize=cut"),
+    (
+        "incomplete",
+        Fault::Sender,
+        "connections ended in the middle of a message: on_incomplete=keep keeps the received part",
+    ),
+    ("malformed", Fault::Sender, "the messages violate the protocol: the log names their senders"),
+    (
+        "refused",
+        Fault::Sender,
+        "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
+    ),
+    (
+        "partial_success",
+        Fault::Sender,
+        "the sink's server takes requests and rejects some of their messages, without saying which: its text is in the log",
+    ),
+    (
+        EVICTED,
+        Fault::Sender,
+        "connections or memory ran out, and the senders of these had the most: raise the limit of open files, or \
+         unfinished_bytes_max",
+    ),
+    (
+        OVER_LIMIT,
+        Fault::Sender,
+        "some addresses had as many connections as they may have: the log names them; raise connections_per_address_max if they are right",
+    ),
+    (
+        "over_rate",
+        Fault::Sender,
+        "datagrams of addresses that sent more than messages_per_second_per_address_max, or batches that grow over a thousandfold: the \
+         log names them; raise the limit if they are right",
+    ),
+    (
+        SLOWED,
+        Fault::Sender,
+        "some addresses sent more than messages_per_second_per_address_max, compressed messages that grow over a thousandfold, or flooded \
+         connections of HTTP/2: the log names them; raise the limit if they are right",
+    ),
+];
+
+/// Other reasons have no remedy.
 fn cause(what: &str) -> (Fault, &'static str) {
-    match what {
-        "full" => (
-            Fault::Server,
-            "the spool was full (on_full=drop-newest): speed up the sink with the most queued, or raise spool.bytes_max",
-        ),
-        "kernel" => (
-            Fault::Server,
-            "the socket's receive buffer was full: raise receive_buffer_bytes and net.core.rmem_max",
-        ),
-        "memory" => (
-            Fault::Server,
-            "unfinished messages took too much memory, and the largest of the senders with the most were given up: raise \
-             unfinished_bytes_max, or lower message_bytes_max",
-        ),
-        "unwritten" => (Fault::Server, "a lane failed, or had no room at a stop: look at the disk"),
-        "oldest" => (
-            Fault::Server,
-            "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
-        ),
-        "damaged" => (Fault::Server, "bytes of the spool were damaged: see the disk and quarantine/"),
-        "missing" => (
-            Fault::Server,
-            "the files of a lane of the spool were gone at the start, and the server never deletes all of them: find out what did",
-        ),
-        LETTERS_DELETED => (
-            Fault::Server,
-            "messages that the sink's server refuses for good, and that nobody has looked at: raise dead_letters_bytes, take them out \
-             with bbq spool cat, and repair what is refused",
-        ),
-        TRUNCATED => (
-            Fault::Sender,
-            "what was written between its copy and the cut is in neither: let logrotate use create and kill -HUP, not copytruncate, or set \
-             rotate_bytes",
-        ),
-        "oversize" => (Fault::Sender, "larger than message_bytes_max: raise it, or set on_oversize=cut"),
-        "incomplete" => (
-            Fault::Sender,
-            "connections ended in the middle of a message: on_incomplete=keep keeps the received part",
-        ),
-        "malformed" => (Fault::Sender, "the messages violate the protocol: the log names their senders"),
-        "refused" => (
-            Fault::Sender,
-            "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
-        ),
-        "partial_success" => (
-            Fault::Sender,
-            "the sink's server takes requests and rejects some of their messages, without saying which: its text is in the log",
-        ),
-        EVICTED => (
-            Fault::Sender,
-            "connections or memory ran out, and the senders of these had the most: raise the limit of open files, or \
-             unfinished_bytes_max",
-        ),
-        OVER_LIMIT => (
-            Fault::Sender,
-            "some addresses had as many connections as they may have: the log names them; raise connections_per_address_max if they are right",
-        ),
-        "over_rate" => (
-            Fault::Sender,
-            "datagrams of addresses that sent more than messages_per_second_per_address_max, or batches that grow over a thousandfold: the \
-             log names them; raise the limit if they are right",
-        ),
-        SLOWED => (
-            Fault::Sender,
-            "some addresses sent more than messages_per_second_per_address_max, compressed messages that grow over a thousandfold, or flooded \
-             connections of HTTP/2: the log names them; raise the limit if they are right",
-        ),
-        _ => (Fault::Server, ""),
-    }
+    let known = CAUSES.iter().find(|(reason, ..)| *reason == what);
+    known.map_or((Fault::Server, ""), |(_, fault, remedy)| (*fault, remedy))
 }
 
 /// What it means for messages, where that is not plain from the count.

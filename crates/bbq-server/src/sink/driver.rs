@@ -9,9 +9,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spool};
+use bbq_spool::{Cursor, CursorStore, Group, LanePlace, LaneReader, Next, Progress, ReadOrder, Spool};
 use tracing::{info, warn};
 
+use super::backlog::{Backlog, Waiting};
 use super::dead_letters::DeadLetters;
 use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
@@ -38,6 +39,16 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// When the server is to hold, a destination has this long to take what is on its way. The rest is sent again later.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 
+/// A destination that has taken nothing for this long gets no more time for what is over the sink's limits. It is longer than a request that
+/// succeeds should take.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// The same while more than seven eighths of the spool are taken, so that listeners do not wait much longer.
+const STUCK_AFTER_WHEN_FULL: Duration = Duration::from_secs(5);
+/// The longest pause of a sink that gives up messages over its limits: until then they fill the spool.
+const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Most groups of a lane that are given up in a step: those of some seconds.
+const GIVEN_UP_MAX: usize = 4096;
+
 /// What is kept for a destination that may lose it takes at most this part of the spool, so that there is room for what comes.
 const KEPT_PART_OF_SPOOL: u64 = 4;
 /// A sink that gathers messages delivers them early when more than this part of the spool is taken.
@@ -60,6 +71,17 @@ enum Task {
     RollBack,
 }
 
+/// What became of a lane's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// There is nothing to read.
+    Nothing,
+    /// A group was submitted, or records are lost.
+    Taken,
+    /// A group was given up.
+    GivenUp,
+}
+
 /// What a driver is made of.
 pub(super) struct DriverParts {
     pub(super) index: usize,
@@ -72,6 +94,7 @@ pub(super) struct DriverParts {
     pub(super) replica: Option<Replica>,
     /// No further group is submitted while those that are not settled have so many bytes in the lanes.
     pub(super) window_bytes: u64,
+    pub(super) backlog: Backlog,
     /// The last commit; its places are those of the readers, in their order.
     pub(super) committed: Cursor,
     pub(super) readers: Vec<LaneReader>,
@@ -93,6 +116,10 @@ pub struct SinkDriver {
     room: Room,
     /// When a step last read or settled something.
     last_progress: Duration,
+    /// When something was last settled, or nothing was on its way.
+    last_settled: Duration,
+    /// When the first group was received that was submitted since nothing was on its way, if the sink has limits.
+    oldest_ns: Option<u64>,
     /// The time of the first step after the last commit; `None` until that step begins.
     last_commit: Option<Duration>,
     /// When the cursor's file was last looked for.
@@ -129,6 +156,8 @@ impl SinkDriver {
             task: Task::Commit,
             room: Room::Free,
             last_progress: now.monotonic,
+            last_settled: now.monotonic,
+            oldest_ns: None,
             last_commit: None,
             last_look: now.monotonic,
             is_dirty: true,
@@ -217,6 +246,12 @@ impl SinkDriver {
         self.parts.sink.set_goal(goal);
         let usage = self.parts.spool.usage();
         self.parts.sink.hurry(usage.bytes() > usage.bytes_max() / HELD_PART_OF_SPOOL);
+        let is_stuck = self.is_stuck_over_limit();
+        if is_stuck {
+            // What is read again is given up.
+            self.commit()?;
+            self.task = Task::RollBack;
+        }
         self.advance()?;
         let mut progressed = self.settle()?;
         if self.reopens {
@@ -245,7 +280,8 @@ impl SinkDriver {
         if progressed {
             self.last_progress = self.now.monotonic;
         }
-        if self.is_commit_due() {
+        // The next step may end where the destination fails, and segments wait for the commit.
+        if is_stuck || self.is_commit_due() {
             self.commit()?;
         }
         if let Some(pause) = self.pause.take() {
@@ -303,29 +339,90 @@ impl SinkDriver {
         (is_late && (self.has_begun || is_held_back)) || (self.is_dirty && (is_late || is_idle || is_full))
     }
 
-    /// Submits one group of each lane whose turn it is. Returns whether there was any.
+    /// Whether the sink is over its limits, and its destination takes nothing of what is on its way.
+    fn is_stuck_over_limit(&mut self) -> bool {
+        if self.in_flight.is_empty() {
+            (self.last_settled, self.oldest_ns) = (self.now.monotonic, None);
+            return false;
+        }
+        let waited = self.now.monotonic.saturating_sub(self.last_settled);
+        let usage = self.parts.spool.usage();
+        let is_nearly_full = usage.bytes() > usage.bytes_max() / 8 * 7;
+        let patience = if is_nearly_full { STUCK_AFTER_WHEN_FULL } else { STUCK_AFTER };
+        let is_stuck = self.settling_fails || (self.parts.sink.may_give_up() && waited >= patience);
+        if self.task != Task::Deliver || !is_stuck || !self.parts.backlog.gives_up() {
+            return false;
+        }
+        let unread = self.unread_bytes();
+        let waiting = Waiting {
+            bytes: unread.saturating_add(self.in_flight.bytes()),
+            bytes_after_first: unread.saturating_add(self.in_flight.bytes_after_first()),
+            received_ns: self.oldest_ns,
+        };
+        self.parts.backlog.is_far_exceeded(waiting, (usage.bytes_max(), is_nearly_full), self.now.wall)
+    }
+
+    /// Why a group that was read is not submitted, if so. `place` is where it begins.
+    fn why_not(&self, group: &Group, place: LanePlace) -> Option<&'static str> {
+        let DriverParts { backlog, spool, .. } = &self.parts;
+        // Most sinks take everything, and the sums cost something.
+        if *backlog == Backlog::default() {
+            return None;
+        }
+        let bytes_after_first = self.unread_bytes();
+        let bytes = bytes_after_first + group.until().position.saturating_sub(place.position);
+        let waiting = Waiting { bytes, bytes_after_first, received_ns: group.received_ns() };
+        backlog.why_not(waiting, spool.usage().bytes_max(), self.now.wall)
+    }
+
+    /// In all lanes.
+    fn unread_bytes(&self) -> u64 {
+        self.parts.readers.iter().map(LaneReader::unread_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Submits one group of each lane whose turn it is, and gives up groups before it that are over the sink's limits. Returns whether there
+    /// was any.
     fn read(&mut self) -> Result<bool, Problem> {
         let mut progressed = false;
-        for index in 0..self.parts.readers.len() {
-            if self.has_room(index) && self.order.is_due(&self.parts.readers, index) {
-                progressed |= self.read_lane(index)?;
-                if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
-                    self.settle()?;
-                    self.commit()?;
+        for _ in 0..GIVEN_UP_MAX {
+            let mut gave_up = false;
+            for index in 0..self.parts.readers.len() {
+                if self.has_room(index) && self.order.is_due(&self.parts.readers, index) {
+                    let read = self.read_lane(index)?;
+                    progressed |= read != Read::Nothing;
+                    gave_up |= read == Read::GivenUp;
+                    if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
+                        self.settle()?;
+                        self.commit()?;
+                    }
                 }
+            }
+            if !gave_up {
+                break;
             }
         }
         Ok(self.settle()? || progressed)
     }
 
-    fn read_lane(&mut self, index: usize) -> Result<bool, Problem> {
+    fn read_lane(&mut self, index: usize) -> Result<Read, Problem> {
         let reader = &mut self.parts.readers[index];
+        let mut read = Read::Taken;
+        let place = reader.place();
         match reader.next_group() {
-            Ok(Next::CaughtUp) => return Ok(false),
-            Ok(Next::Group(group)) => {
-                let begun = self.in_flight.submit(index, &group);
-                self.room = self.parts.sink.submit(group, begun, self.now)?;
-            }
+            Ok(Next::CaughtUp) => return Ok(Read::Nothing),
+            Ok(Next::Group(group)) => match self.why_not(&group, place) {
+                Some(reason) => {
+                    self.in_flight.give_up(index, &group, reason);
+                    read = Read::GivenUp;
+                }
+                None => {
+                    if self.oldest_ns.is_none() && self.parts.backlog.gives_up() {
+                        self.oldest_ns = group.received_ns();
+                    }
+                    let begun = self.in_flight.submit(index, &group);
+                    self.room = self.parts.sink.submit(group, begun, self.now)?;
+                }
+            },
             Ok(Next::Lost(lost)) => {
                 let records = self.in_flight.lose(index, reader.place(), lost);
                 if records > 0 {
@@ -337,7 +434,7 @@ impl SinkDriver {
                 self.reading_fails = true;
                 let error = io::Error::new(error.kind(), format!("cannot read the spool: {error}"));
                 self.pause = Some(self.report(&error));
-                return Ok(false);
+                return Ok(Read::Nothing);
             }
         }
         if std::mem::take(&mut self.reading_fails) {
@@ -345,7 +442,7 @@ impl SinkDriver {
             self.is_dirty = true;
             self.retry_pause = RETRY_PAUSE_MIN;
         }
-        Ok(true)
+        Ok(read)
     }
 
     /// Lets the sink go on with what was submitted. Returns whether anything was settled.
@@ -355,7 +452,7 @@ impl SinkDriver {
             let room = self.parts.sink.settle(self.now, &mut self.settled);
             progressed |= self.count_settled();
             if self.update_progress() || progressed {
-                self.settling_fails = false;
+                (self.settling_fails, self.last_settled) = (false, self.now.monotonic);
             }
             self.settling_fails |= matches!(room, Err(Problem::Retry(_)));
             self.room = room?;
@@ -535,7 +632,10 @@ impl SinkDriver {
         self.order = self.parts.spool.read_order();
         self.room = Room::Free;
         self.is_dirty = true;
-        info!(sink = self.parts.name, "rolled back to the last commit; writing again what followed it");
+        // One that is over its limits does so again and again while its destination is away.
+        if !self.parts.backlog.gives_up() {
+            info!(sink = self.parts.name, "rolled back to the last commit; writing again what followed it");
+        }
         Ok(())
     }
 
@@ -572,7 +672,8 @@ impl SinkDriver {
         }
         self.parts.ledger.set_error(error);
         let pause = self.retry_pause;
-        self.retry_pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        let max = if self.parts.backlog.gives_up() { LIMITED_PAUSE_MAX } else { RETRY_PAUSE_MAX };
+        self.retry_pause = (pause * 2).min(max);
         pause
     }
 

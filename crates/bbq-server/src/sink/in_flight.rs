@@ -30,6 +30,25 @@ struct Submitted {
     outcome: Option<Outcome>,
 }
 
+impl Submitted {
+    /// Whether these are groups that were given up for this reason, and nothing else.
+    fn is_given_up(&self, reason: &'static str) -> bool {
+        let outcome = self.outcome.as_ref();
+        outcome.is_some_and(|outcome| {
+            outcome.delivered == 0 && matches!(&outcome.dropped[..], [(of, _)] if of == reason)
+        })
+    }
+
+    /// Adds a group that was given up for the same reason.
+    fn extend(&mut self, until: LanePlace, records: u64) {
+        self.until = until;
+        self.records = self.records.saturating_add(records);
+        for (_, dropped) in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.dropped) {
+            *dropped = dropped.saturating_add(records);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Outcome {
     delivered: u64,
@@ -88,6 +107,15 @@ impl InFlight {
         self.places.iter().zip(&self.lanes).map(of_lane).sum()
     }
 
+    /// The same without the first group of each lane.
+    pub(super) fn bytes_after_first(&self) -> u64 {
+        let of_lane = |lane: &LaneInFlight| match (lane.submitted.front(), lane.submitted.back()) {
+            (Some(first), Some(last)) => last.until.position.saturating_sub(first.until.position),
+            _ => 0,
+        };
+        self.lanes.iter().map(of_lane).sum()
+    }
+
     /// The reader's first group that is not settled, by the place behind it.
     pub(super) fn first(&self, reader: usize) -> Option<LanePlace> {
         self.lanes[reader].submitted.front().map(|submitted| submitted.until)
@@ -106,15 +134,34 @@ impl InFlight {
 
     /// Notes that records of the reader's lane will not come. Returns how many the output never got: it may have some already.
     pub(super) fn lose(&mut self, reader: usize, until: LanePlace, lost: Lost) -> u64 {
+        self.pass(reader, until, lost.records, reason_name(lost.reason))
+    }
+
+    /// Notes that a group of the reader is given up. Groups that follow each other count as one: many may be given up behind one that is on
+    /// its way.
+    pub(super) fn give_up(&mut self, reader: usize, group: &Group, reason: &'static str) {
+        self.give_up_records(reader, group.until(), group.records(), reason);
+    }
+
+    fn give_up_records(&mut self, reader: usize, until: LanePlace, records: u64, reason: &'static str) {
+        match self.lanes[reader].submitted.back_mut().filter(|last| last.is_given_up(reason)) {
+            Some(last) => last.extend(until, records),
+            None => {
+                self.pass(reader, until, records, reason);
+            }
+        }
+    }
+
+    fn pass(&mut self, reader: usize, until: LanePlace, records: u64, reason: &'static str) -> u64 {
         let begun = self.begun_before(reader, until);
-        let known = begun.records.min(lost.records);
-        let missing = lost.records - known;
+        let known = begun.records.min(records);
+        let missing = records - known;
         let delivered = known.saturating_sub(sum(&begun.rejected));
         let mut dropped = begun.rejected;
-        dropped.push((reason_name(lost.reason).into(), missing));
+        dropped.push((reason.into(), missing));
         let outcome = Some(Outcome { delivered, dropped, letters: Vec::new() });
         let rejected_before = Vec::new();
-        let submitted = Submitted { until, records: lost.records, rejected_before, outcome };
+        let submitted = Submitted { until, records, rejected_before, outcome };
         self.lanes[reader].submitted.push_back(submitted);
         missing
     }
@@ -313,6 +360,31 @@ mod tests {
         assert_eq!((totals.delivered, totals.dropped), (10, dropped(&[("too-large", 1), (DAMAGED, 1)])));
         assert_eq!(in_flight.places()[1], untils[2]);
         assert!(in_flight.is_empty());
+    }
+
+    #[test]
+    fn any_number_of_groups_is_given_up_behind_one_that_is_on_its_way() {
+        let cursor = Cursor {
+            places: vec![place(0, 0, 0)],
+            output: "begun 0:2:refused=1; x".to_owned(),
+            ..Cursor::default()
+        };
+        let mut in_flight = InFlight::of(&cursor);
+        // The beginning of the first is in the output.
+        in_flight.give_up_records(0, place(0, 10, 5), 5, "over_limit");
+        assert_eq!(in_flight.submit_records(0, place(0, 20, 10), 5), 0);
+        for group in 2..1000 {
+            in_flight.give_up_records(0, place(0, 10 + 10 * group, 5 + 5 * group), 5, "over_limit");
+        }
+        assert!(!in_flight.is_full(0, 4) && in_flight.is_full(0, 3));
+        in_flight.give_up_records(0, place(0, 20_000, 5005), 5, "over_age");
+        let totals = in_flight.advance().expect("the first is known at once");
+        assert_eq!((totals.delivered, totals.dropped), (1, dropped(&[("refused", 1), ("over_limit", 3)])));
+        in_flight.settle(settled(place(0, 20, 10), 5));
+        let totals = in_flight.advance().expect("there is no gap");
+        let expected = [("over_limit", 998 * 5), ("over_age", 5)];
+        assert_eq!((totals.delivered, totals.dropped), (5, dropped(&expected)));
+        assert!(in_flight.is_empty() && in_flight.places()[0].record == 5005);
     }
 
     #[test]

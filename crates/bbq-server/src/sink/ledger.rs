@@ -10,6 +10,7 @@ use bbq_spec::counter::{Counter, sum};
 use bbq_spec::unix_ns;
 use bbq_spool::{Cursor, LanePlace, LostReason};
 
+use super::backlog::{OVER_AGE, OVER_LIMIT};
 use super::rejected::DeadLetter;
 
 /// Why records were deleted before the sink came to them.
@@ -30,7 +31,7 @@ pub(crate) fn reason_name(reason: LostReason) -> &'static str {
 }
 
 /// The words for why a sink drops records. A kind of sink may have others.
-pub(crate) const SINK_DROP_REASONS: [&str; 4] = [DAMAGED, MISSING, OLDEST, REFUSED];
+pub(crate) const SINK_DROP_REASONS: [&str; 6] = [DAMAGED, MISSING, OLDEST, OVER_AGE, OVER_LIMIT, REFUSED];
 
 /// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;

@@ -11,6 +11,7 @@
 //! for as long as the server runs; nothing else waits for it until the spool is full.
 
 mod async_sink;
+mod backlog;
 mod dead_letters;
 mod delivery;
 mod driver;
@@ -61,6 +62,7 @@ mod texts;
 mod thread;
 mod tls_options;
 
+pub(crate) use backlog::{OVER_LIMIT, common_options};
 pub use driver::SinkDriver;
 pub use forward::{LinkNetwork, simulated_link};
 pub(crate) use handler::sink_spec as handler_spec;

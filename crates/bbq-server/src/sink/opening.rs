@@ -9,6 +9,7 @@ use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 use tracing::error;
 
+use super::backlog::{BEFORE, Backlog};
 use super::dead_letters::DeadLetters;
 use super::driver::{DriverParts, SinkDriver};
 use super::in_flight::state_of_output;
@@ -19,9 +20,6 @@ use super::text::again::each_text;
 use super::text::surplus::{self, Surplus};
 use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
-
-/// Why a sink did not get messages that came before it was configured.
-const BEFORE: &str = "before-sink";
 
 /// What to do about lines that the spool does not have.
 pub(crate) const SURPLUS_REMEDY: &str = "the data directory is an older copy, or these messages were deleted from it (drop-oldest, or the sink was not configured for a \
@@ -48,10 +46,10 @@ pub struct SinkOpening {
     is_new: bool,
 }
 
-/// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which only other sinks could get,
-/// count as dropped, so that the sink's ledger balances.
-fn first_cursor(spool: &Spool) -> Cursor {
-    let places = spool.beginnings();
+/// The cursor of a new sink: it begins with the oldest message that is kept, or at the end. Earlier messages, which only other sinks could
+/// get, count as dropped, so that the sink's ledger balances.
+fn first_cursor(spool: &Spool, backlog: &Backlog) -> Cursor {
+    let places = if backlog.begins_at_end() { spool.ends() } else { spool.beginnings() };
     let before = places.iter().fold(0_u64, |sum, place| sum.saturating_add(place.record));
     let dropped = if before > 0 { BTreeMap::from([(BEFORE.to_owned(), before)]) } else { BTreeMap::new() };
     Cursor { places, dropped, ..Cursor::default() }
@@ -72,7 +70,7 @@ impl SinkOpening {
         let store = CursorStore::new(spool.storage(), &spool.cursors(), &spec.name)?;
         let stored = store.load()?;
         let is_new = stored.is_none();
-        let cursor = stored.unwrap_or_else(|| first_cursor(spool));
+        let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
         Ok(SinkOpening {
@@ -141,7 +139,7 @@ impl SinkOpening {
         let committed = Cursor { places, ..cursor };
         let storage = spool.storage();
         let dead_letters = DeadLetters::new(&spec.name, spool.directory(), spec.dead_letters_bytes, storage);
-        let name = spec.name;
+        let (name, backlog) = (spec.name, spec.backlog);
         let parts = DriverParts {
             index,
             name,
@@ -151,6 +149,7 @@ impl SinkOpening {
             retention,
             replica,
             window_bytes,
+            backlog,
             committed,
             readers,
             spool,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bbq_spec::own_files::absolute;
-use bbq_spec::{ConfigError, NAME_OPTION, Query, Secret, SpecText, nearest};
+use bbq_spec::{ConfigError, Query, Secret, SpecText, nearest};
 
+use super::backlog::{Backlog, common_options};
 use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
 use super::kinds::{LEFT_OUT, LeftOut, SINK_KINDS};
@@ -25,6 +26,7 @@ pub struct SinkSpec {
     secrets: Vec<Secret>,
     pub(super) target: Arc<dyn Target>,
     pub(super) dead_letters_bytes: u64,
+    pub(super) backlog: Backlog,
 }
 
 impl PartialEq for SinkSpec {
@@ -72,7 +74,7 @@ impl SinkSpec {
 
     fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
         // This comes first: if all options are known, the text of the SPEC has no secret, and errors may show it.
-        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
+        let mut query = Query::of(spec, common_options().chain(kind.options))?;
         let SpecText { text, head, .. } = spec;
         let (word, argument) = head.split_once(':').unwrap_or((head, ""));
         match (kind.argument, argument) {
@@ -86,18 +88,19 @@ impl SinkSpec {
             _ => {}
         }
         let name = query.take_name(spec)?;
+        let backlog = Backlog::take(&mut query)?;
         let target = (kind.parse)(argument, &mut query)?;
         // Only kinds whose destination may refuse messages have the option.
         let dead_letters_bytes =
             query.take_number(DEAD_LETTERS_OPTION.key)?.unwrap_or(dead_letters::BYTES_DEFAULT);
         let secrets = query.finish()?;
         let (text, head) = (text.clone(), head.clone());
-        Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes })
+        Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes, backlog })
     }
 
-    /// Whether the sink passes messages on to another bbq server.
-    pub(crate) fn is_next_server(&self) -> bool {
-        self.target.is_next_server()
+    /// Whether the sink passes all messages on to another bbq server, so that they are on both.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.target.is_next_server() && !self.backlog.gives_up()
     }
 
     /// Memory that the sink takes in any case, beside its share of the window.
@@ -138,7 +141,8 @@ impl SinkSpec {
     pub(super) fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);
         let dead_letters_bytes = dead_letters::BYTES_DEFAULT;
-        SinkSpec { text, name, head, kind, secrets: Vec::new(), target, dead_letters_bytes }
+        let backlog = Backlog::default();
+        SinkSpec { text, name, head, kind, secrets: Vec::new(), target, dead_letters_bytes, backlog }
     }
 }
 

@@ -3,6 +3,7 @@
 #[path = "../access/authority.rs"]
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
+mod backlog;
 #[path = "../support/curl.rs"]
 #[expect(dead_code, reason = "what other tests look at, too")]
 mod curl;
