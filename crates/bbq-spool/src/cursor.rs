@@ -161,6 +161,33 @@ impl CursorStore {
         self.storage.kind(&self.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether an operator has paused the sink: there is a file with the name of the cursor's and `.paused`.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.storage.kind(&self.pause_mark()).is_ok()
+    }
+
+    /// Pauses the sink, or lets it go on, also after the next start.
+    ///
+    /// # Errors
+    /// The file could not be written or removed.
+    pub fn set_paused(&self, is_paused: bool) -> io::Result<()> {
+        let mark = self.pause_mark();
+        let done = match is_paused {
+            true => self.storage.replace(&mark, one_line(&self.sink).as_bytes()),
+            false if !self.is_paused() => Ok(()),
+            false => self.storage.remove(&mark).and_then(|()| self.storage.sync_dir(parent_of(&mark))),
+        };
+        done.map_err(|error| {
+            let verb = if is_paused { "write" } else { "remove" };
+            io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", mark.display()))
+        })
+    }
+
+    fn pause_mark(&self) -> PathBuf {
+        self.path.with_extension("paused")
+    }
+
     /// Makes `cursor` the last commit.
     ///
     /// # Errors

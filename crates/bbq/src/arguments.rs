@@ -47,6 +47,11 @@ pub(crate) enum Command {
     /// not answer; then the server goes on as before. A configuration that would close every listener, remove every sink or set everything
     /// back to the defaults, or a file that is cut off, is refused until it is asked for again: by --anyway, or by a second SIGHUP within 10 s.
     Reload(ReloadArguments),
+    /// List the sinks of a server, pause or resume one, or let it skip messages
+    ///
+    /// A sink that is paused delivers nothing, also after a restart, until it is resumed; messages wait for it in the spool. A message that
+    /// is skipped is kept with the dead letters, and counted as dropped (skipped). The exit code is 1 if the server refuses.
+    Sink(SinkArguments),
     /// Show what a server is doing in the terminal, once a second
     ///
     /// Shows what the page of the admin shows: problems and what to do about them, the ledger, rates, listeners with their sockets, workers
@@ -219,6 +224,51 @@ pub(crate) struct ReloadArguments {
     /// Also if that closes every listener, removes every sink or sets everything back to the defaults
     #[arg(long)]
     pub(crate) anyway: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq sink list
+  bbq sink pause archive
+  bbq sink skip 'http://logs.example:9428/insert/jsonline'
+  bbq sink skip archive --before 1h")]
+pub(crate) struct SinkArguments {
+    #[command(subcommand)]
+    pub(crate) command: SinkCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SinkCommand {
+    /// Show each sink: its name, whether it delivers, and its counts
+    List(AdminArguments),
+    /// Let a sink deliver nothing until it is resumed; messages wait for it in the spool
+    Pause(SinkName),
+    /// Let a paused sink go on
+    Resume(SinkName),
+    /// Pass the message that is next, or all that were received before a time, without delivering them
+    ///
+    /// They become dead letters of the sink, which `bbq spool cat` prints. With several workers, the next message is the oldest of those that
+    /// are first in their lanes. A sink kafka: or nats: that delivers exactly once cannot skip, unless it has keep_seconds=0.
+    Skip(SkipArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct SinkName {
+    /// The name of the sink: its name= or, without one, its SPEC without options
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) server: AdminArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct SkipArguments {
+    #[command(flatten)]
+    pub(crate) sink: SinkName,
+    /// All that were received before this time: now, how long ago (90s, 10m, 2h, 1d), or 2026-01-31T23:59:59Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) before: Option<String>,
 }
 
 #[derive(Args)]

@@ -23,6 +23,7 @@ mod send;
 mod serve;
 mod shown_duration;
 mod signals;
+mod sink;
 mod spec_help;
 mod spool;
 mod status;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Reload(arguments) => reload::run(&arguments),
+        Command::Sink(arguments) => sink::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -1,4 +1,4 @@
-//! Asks an admin for its status, or to read its configuration again. If another program has the address, the error names it.
+//! Asks an admin for its status, or to change something. If another program has the address, the error names it.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 /// A server that does not answer within this time is stuck.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sinks have 5 s to come to a commit, and as long to open their outputs, twice if the old configuration is taken again. Disks take more.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// An admin answers within milliseconds. After this time the user is told that it is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The status of 256 listeners with 256 sockets each is 40 MB; another program may send without end.
@@ -53,19 +53,19 @@ pub(crate) async fn ask(
     })
 }
 
-/// Asks for a reload. Returns what was done, or why the server refused.
-pub(crate) async fn ask_to_reload(
+/// Asks for a change. Returns what was done, or why the server refused. `otherwise` is how to make it without the admin.
+pub(crate) async fn ask_to_change(
     admin: SocketAddr,
     token: Option<&Secret>,
-    anyway: bool,
+    path: &str,
+    otherwise: &str,
 ) -> anyhow::Result<Result<String, String>> {
-    let path = if anyway { "/reload?anyway" } else { "/reload" };
-    let answer = timeout(RELOAD_TIMEOUT, answer_of(admin, token, Method::POST, path)).await;
+    let answer = timeout(CHANGE_TIMEOUT, answer_of(admin, token, Method::POST, path)).await;
     let Ok(answer) = answer else {
         bail!(
-            "{} has not answered for {} s; the server's log says whether it has reloaded. {}",
+            "{} has not answered for {} s; the server's log says whether it has done it. {}",
             named(admin),
-            RELOAD_TIMEOUT.as_secs(),
+            CHANGE_TIMEOUT.as_secs(),
             remedy()
         );
     };
@@ -73,13 +73,16 @@ pub(crate) async fn ask_to_reload(
     let text = String::from_utf8_lossy(&body).trim_end().to_owned();
     match code {
         StatusCode::OK => Ok(Ok(text)),
-        StatusCode::CONFLICT | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => Ok(Err(text)),
-        StatusCode::NOT_FOUND => {
-            bail!(
-                "{} does not know POST /reload: its version is older; send SIGHUP to the server",
-                named(admin)
-            )
+        // An older server does not know the path, and says nothing.
+        StatusCode::NOT_FOUND if text.is_empty() => {
+            bail!("{} does not know POST {path}: its version is older; {otherwise}", named(admin))
         }
+        StatusCode::NOT_FOUND
+        | StatusCode::BAD_REQUEST
+        | StatusCode::CONFLICT
+        | StatusCode::FORBIDDEN
+        | StatusCode::INTERNAL_SERVER_ERROR
+        | StatusCode::SERVICE_UNAVAILABLE => Ok(Err(text)),
         _ => Err(no_admin(admin, &format!("it answers POST {path} with {code}"))),
     }
 }

@@ -142,6 +142,9 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         sink.lag_seconds,
         dropped(&sink.dropped)
     )?;
+    if sink.paused {
+        writeln!(out, "           paused: bbq sink resume lets it go on")?;
+    }
     if let Some(problem) = sink.problem() {
         writeln!(out, "           problem: {}", safe(problem, false))?;
     }
@@ -149,7 +152,7 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `7 (full 5, oversize 2)`
-fn dropped(dropped: &Dropped) -> String {
+pub(crate) fn dropped(dropped: &Dropped) -> String {
     let sum: u64 = dropped.values().sum();
     if sum == 0 {
         return "0".to_owned();

@@ -12,6 +12,7 @@ use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, EffectiveKey, MemoryLimit, MemoryPlan};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
+use crate::lifecycle::sink_phases::Lifecycle;
 use crate::observe::changes::Changes;
 use crate::observe::exposure::exposure;
 use crate::sink::{SinkLedger, SinkSpec};
@@ -34,6 +35,8 @@ pub(crate) struct Parts {
     pub(crate) growth: Arc<Growth>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
+    /// How the sinks are told what to do.
+    pub(crate) sink_phases: Arc<Lifecycle>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods, Growth};
-use crate::config::{Config, OnFull};
+use crate::config::{Config, ListenSpec, OnFull};
 
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
@@ -368,18 +368,13 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let disk_shortage = Mutex::new(spool.disk_shortage());
     let parts = Arc::new(Parts {
         sinks: ledgers.collect(),
+        sink_phases: Arc::clone(lifecycle),
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
         lanes: spool.lanes(),
-        address_limits: config
-            .listen
-            .iter()
-            .map(|spec| spec.connections_per_address_max.map(AddressLimit::new))
-            .collect(),
-        address_rates: config
-            .listen
-            .iter()
-            .map(|spec| spec.messages_per_second_per_address_max.map(AddressRate::new))
-            .collect(),
+        address_limits: of_listeners(config, |spec| spec.connections_per_address_max.map(AddressLimit::new)),
+        address_rates: of_listeners(config, |spec| {
+            spec.messages_per_second_per_address_max.map(AddressRate::new)
+        }),
         floods: Floods::new(),
         growth: Growth::new(),
         listeners: start.listeners,
@@ -399,6 +394,10 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     });
     start.changes.drops.begin(parts.drops());
     Ok((parts, sinks))
+}
+
+fn of_listeners<T>(config: &Config, of: impl Fn(&ListenSpec) -> T) -> Vec<T> {
+    config.listen.iter().map(of).collect()
 }
 
 /// The threshold of a stall monitor that only steers by load.

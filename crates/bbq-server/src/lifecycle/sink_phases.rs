@@ -10,10 +10,14 @@
 //! A pause asks the sinks first, before anything else ends. If a sink does not come to a hold in time, all sinks go on and the
 //! pause is called off. So a sink's thread is never left behind while another takes its place.
 //!
+//! A sink that an operator has paused holds by itself while the others work, and so does one that is to skip messages, until it has.
+//!
 //! Invariant: the cursor of a sink that holds covers everything that the sink has written, unless its output cannot be written.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::sink::{Orders, SkipOrder};
 
 /// The phase that control sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,16 @@ enum Stage {
 struct State {
     phase: Phase,
     stages: Vec<Stage>,
+    orders: Vec<Orders>,
     /// How often control has asked for outputs to be opened again.
     reopens: u64,
+}
+
+impl State {
+    fn is_kept_paused(&self, index: usize) -> bool {
+        let orders = &self.orders[index];
+        self.phase == Phase::Working && orders.is_paused && !orders.has_skip()
+    }
 }
 
 /// The sinks are to end now; the last commit stands.
@@ -68,7 +80,8 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     pub(crate) fn new(sinks: usize) -> Arc<Lifecycle> {
-        let state = State { phase: Phase::Gated, stages: vec![Stage::Opening; sinks], reopens: 0 };
+        let orders = std::iter::repeat_with(Orders::default).take(sinks).collect();
+        let state = State { phase: Phase::Gated, stages: vec![Stage::Opening; sinks], orders, reopens: 0 };
         Arc::new(Lifecycle { state: Mutex::new(state), moved: Condvar::new() })
     }
 
@@ -117,6 +130,28 @@ impl Lifecycle {
         state.reopens = state.reopens.wrapping_add(1);
         drop(state);
         self.moved.notify_all();
+    }
+
+    /// Pauses a sink, or lets it go on.
+    pub(crate) fn pause_sink(&self, index: usize, is_paused: bool) {
+        self.locked().orders[index].pause(is_paused);
+        self.moved.notify_all();
+    }
+
+    pub(crate) fn is_sink_paused(&self, index: usize) -> bool {
+        self.locked().orders[index].is_paused
+    }
+
+    /// Tells a sink to skip messages, unless it is still to do so or has ended.
+    pub(crate) fn skip(&self, index: usize, order: SkipOrder) -> Result<(), SkipOrder> {
+        let mut state = self.locked();
+        if state.stages[index] == Stage::Ended {
+            return Err(order);
+        }
+        state.orders[index].skip(order)?;
+        drop(state);
+        self.moved.notify_all();
+        Ok(())
     }
 
     pub(crate) fn hold(&self) {
@@ -201,8 +236,29 @@ impl SinkLifecycle {
         self.all.locked().phase == Phase::Draining
     }
 
-    pub(crate) fn is_holding(&self) -> bool {
-        self.all.locked().phase == Phase::Holding
+    /// Takes over from the last start whether an operator has paused the sink.
+    pub(crate) fn begin_paused(&self, is_paused: bool) {
+        self.all.locked().orders[self.index].is_paused = is_paused;
+    }
+
+    /// Whether an operator has paused the sink.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.all.locked().orders[self.index].is_paused
+    }
+
+    /// Whether the sink is to hold, by its own orders or as all do.
+    pub(crate) fn must_hold(&self) -> bool {
+        let state = self.all.locked();
+        let orders = &state.orders[self.index];
+        state.phase == Phase::Holding
+            || orders.is_paused
+            || (state.phase == Phase::Working && orders.has_skip())
+    }
+
+    /// The order to skip messages, for a sink that holds.
+    pub(crate) fn take_skip(&self) -> Option<SkipOrder> {
+        let mut state = self.all.locked();
+        if state.phase == Phase::Working { state.orders[self.index].take_skip() } else { None }
     }
 
     /// Checks whether to end at once.
@@ -210,11 +266,11 @@ impl SinkLifecycle {
         self.wait_while(|_| false)
     }
 
-    /// Holds for as long as control asks for it. To be called right after a commit.
+    /// Holds for as long as control asks for it, or while the sink is paused and has nothing to skip. To be called right after a commit.
     pub(crate) fn hold(&self) -> Result<(), Interrupted> {
         let mut state = self.all.locked();
-        while state.phase == Phase::Holding {
-            if state.stages[self.index] != Stage::Held {
+        while state.phase == Phase::Holding || state.is_kept_paused(self.index) {
+            if state.phase == Phase::Holding && state.stages[self.index] != Stage::Held {
                 state.stages[self.index] = Stage::Held;
                 self.all.moved.notify_all();
             }
@@ -254,11 +310,14 @@ impl SinkLifecycle {
         self.check()
     }
 
-    /// Waits for so long, or until control sets such a phase or asks for outputs to be opened again.
+    /// Waits for so long, or until control sets such a phase or asks for outputs to be opened again, or an operator has an order.
     fn wait_unless(&self, patience: Duration, ends: impl Fn(Phase) -> bool) {
         let state = self.all.locked();
-        let reopens = state.reopens;
-        let waits = |state: &mut State| !ends(state.phase) && state.reopens == reopens;
+        let (reopens, changes) = (state.reopens, state.orders[self.index].changes);
+        let waits = |state: &mut State| {
+            let is_told = state.reopens != reopens || state.orders[self.index].changes != changes;
+            !is_told && !ends(state.phase)
+        };
         let _moved = self.all.moved.wait_timeout_while(state, patience, waits);
     }
 }

@@ -13,7 +13,7 @@ use crate::observe::status::{
     Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
     SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
-use crate::sink::{Account, SinkLedger, SinkSpec, reason_name};
+use crate::sink::{Account, reason_name};
 use crate::stored::ledger::add_to;
 use crate::worker::WorkerView;
 
@@ -42,7 +42,7 @@ impl Parts {
             memory: (&self.memory).into(),
             workers: self.workers.iter().enumerate().map(worker_status).collect(),
             listeners: (0..self.listeners.len()).map(|index| self.listener_status(index)).collect(),
-            sinks: self.sinks.iter().map(|(spec, ledger)| self.sink_status(spec, ledger)).collect(),
+            sinks: (0..self.sinks.len()).map(|index| self.sink_status(index)).collect(),
             ledger: self.ledger_status(),
             spool: self.spool_status(),
         };
@@ -104,7 +104,8 @@ impl Parts {
         Owed { queued: self.ledger.spooled().saturating_sub(done), dropped }
     }
 
-    fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
+    fn sink_status(&self, index: usize) -> SinkStatus {
+        let (spec, ledger) = &self.sinks[index];
         let beginnings = self.spool.beginnings();
         let account = ledger.account();
         let delivered = account.delivered;
@@ -120,6 +121,7 @@ impl Parts {
             dropped: owed.dropped,
             letters_deleted: ledger.letters_deleted(),
             truncations: ledger.truncations(),
+            paused: self.sink_phases.is_sink_paused(index),
             trouble: problem.clone(),
             problem,
         }

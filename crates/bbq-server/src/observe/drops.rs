@@ -186,7 +186,7 @@ impl Episode {
 }
 
 /// Whose fault it is, and what to do about it.
-static CAUSES: [(&str, Fault, &str); 20] = [
+static CAUSES: [(&str, Fault, &str); 21] = [
     (
         "full",
         Fault::Server,
@@ -248,6 +248,11 @@ static CAUSES: [(&str, Fault, &str); 20] = [
         "refused",
         Fault::Sender,
         "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
+    ),
+    (
+        "skipped",
+        Fault::Sender,
+        "an operator told the sink to (bbq sink skip): bbq spool cat prints them, from dead-letters/",
     ),
     (
         "partial_success",

@@ -336,6 +336,9 @@ fn sinks(status: &Status, text: &mut Text) {
         "Since the last message that it delivered was received; 0 if nothing is queued.",
         |sink| sink.lag_seconds,
     );
+    of("bbq_sink_paused", Kind::Gauge, "1 if an operator has paused it.", |sink| {
+        f64::from(u8::from(sink.paused))
+    });
     of("bbq_sink_has_problem", Kind::Gauge, "1 if it cannot deliver.", |sink| {
         f64::from(u8::from(sink.problem().is_some()))
     });

@@ -16,5 +16,6 @@ pub(crate) mod page;
 pub(crate) mod reload_door;
 pub(crate) mod routes;
 mod series;
+mod sink_door;
 pub mod status;
 pub(crate) mod tail;

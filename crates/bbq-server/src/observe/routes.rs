@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
@@ -25,7 +25,7 @@ use crate::observe::metrics::Exposition;
 use crate::observe::reload_door::ReloadDoor;
 use crate::observe::status::Status;
 use crate::observe::tail::{TailQuery, Tails, VIEWERS_MAX};
-use crate::observe::{metrics, page};
+use crate::observe::{metrics, page, sink_door};
 
 /// For probes: the server answers, and it takes messages.
 const LIVE: &str = "/livez";
@@ -68,6 +68,7 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/configuration", get(configuration))
         .route("/tail", get(tail))
         .route("/reload", post(reload))
+        .route("/sinks/{action}", post(sinks))
         .route(
             "/metrics",
             get(async |State(shown): State<Shown>, headers: HeaderMap| as_metrics(&shown.status(), &headers)),
@@ -189,6 +190,24 @@ async fn reload(
     shown.reload.ask(query.as_deref().unwrap_or_default()).await
 }
 
+/// Tells a sink what an operator wants.
+async fn sinks(
+    State(shown): State<Shown>,
+    Extension(AskedBy(peer)): Extension<AskedBy>,
+    Path(action): Path<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Some(refusal) = refusal_of_change(&shown, &headers, peer.ip()) {
+        return refusal;
+    }
+    if !matches!(&*action, "pause" | "resume" | "skip") {
+        return (StatusCode::NOT_FOUND, "use POST /sinks/pause, /sinks/resume or /sinks/skip\n")
+            .into_response();
+    }
+    sink_door::answer(&shown.parts(), &action, query.as_deref().unwrap_or_default()).await
+}
+
 /// Without tokens, a program on this machine may ask for a change. A page in a browser may not, not even one of this server: a browser
 /// that is too old to say from which site a request comes still says so of a POST.
 fn refusal_of_change(shown: &Shown, headers: &HeaderMap, peer: IpAddr) -> Option<Response> {
@@ -196,7 +215,7 @@ fn refusal_of_change(shown: &Shown, headers: &HeaderMap, peer: IpAddr) -> Option
     if shown.has_tokens || (is_near && !headers.contains_key(ORIGIN)) {
         return None;
     }
-    let why = "without admin_token_file, only a program on this machine may ask for a reload: use bbq reload there, or SIGHUP\n";
+    let why = "without admin_token_file, only a program on this machine may change something: use bbq reload or bbq sink there\n";
     Some((StatusCode::FORBIDDEN, why).into_response())
 }
 

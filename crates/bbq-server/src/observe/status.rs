@@ -118,12 +118,12 @@ impl Status {
         let state = match (self.ready, is_well, self.notices.is_empty()) {
             (false, ..) => "not ready",
             (true, true, true) => "ok",
-            (true, true, false) => "ok, but for single senders",
+            (true, true, false) => "ok, with notices",
             (true, false, _) => "problems",
         };
         let problems = self.problems();
         let has_both = !problems.is_empty() && !self.notices.is_empty();
-        let between = has_both.then_some("single senders:");
+        let between = has_both.then_some("notices:");
         let lines = problems.iter().map(String::as_str).chain(between);
         let lines = lines.chain(self.notices.iter().map(String::as_str));
         (is_well, [state].into_iter().chain(lines).fold(String::new(), |text, line| text + line + "\n"))
@@ -382,6 +382,9 @@ pub struct SinkStatus {
     /// Times that another program cut its output file short, since the start or the last reload.
     #[serde(default)]
     pub truncations: u64,
+    /// An operator has paused it, with `bbq sink pause`.
+    #[serde(default)]
+    pub paused: bool,
     /// What keeps it from delivering.
     #[serde(default)]
     pub problem: Option<String>,

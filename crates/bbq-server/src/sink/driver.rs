@@ -18,6 +18,8 @@ use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger, is_full};
+use super::orders::Skip;
+use super::skip::{self, Skipped};
 use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
 use crate::stored::replicas::Replica;
@@ -192,6 +194,70 @@ impl SinkDriver {
     /// Somebody may have moved the output away: the next step makes durable what it got, and goes on where its path leads then.
     pub(super) fn reopen(&mut self) {
         self.reopens = true;
+    }
+
+    /// Passes messages without delivering them, into the dead letters. For a sink that holds. Returns how many.
+    pub(super) fn skip(&mut self, skip: Skip, now: Now) -> io::Result<u64> {
+        self.now = now;
+        let skipped = self.try_skip(skip).map_err(|problem| match problem {
+            Problem::Retry(error) | Problem::Failed(error) => error,
+            Problem::Blocked { .. } => io::ErrorKind::WouldBlock.into(),
+        });
+        // The readers may be ahead of what was skipped; and what failed counts for nothing.
+        self.task = Task::RollBack;
+        if let Ok(messages) = skipped {
+            info!(sink = self.parts.name, messages, "skipped, as an operator told the sink");
+        }
+        skipped
+    }
+
+    fn try_skip(&mut self, skip: Skip) -> Result<u64, Problem> {
+        if !self.keep().time.is_zero() {
+            // The cursor stays behind what is delivered: what follows it need not be what waits.
+            let why = "its server may lose what it took, and gets that again: nothing can be skipped (keep_seconds=0 changes that)";
+            return Err(Problem::Retry(io::Error::other(why)));
+        }
+        // From here on nothing is on its way, and the readers are where the cursor is.
+        self.roll_back().map_err(Problem::Retry)?;
+        let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
+        let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
+        let mut skipped = 0;
+        for (reader, groups) in plan.groups.into_iter().enumerate() {
+            for _ in 0..groups {
+                skipped += self.skip_group(reader, plan.most - skipped)?;
+                if self.parts.dead_letters.is_full() {
+                    self.commit()?;
+                }
+            }
+        }
+        self.commit()?;
+        Ok(skipped)
+    }
+
+    /// Passes the next messages of a lane, at most to the end of its next group.
+    fn skip_group(&mut self, reader: usize, most: u64) -> Result<u64, Problem> {
+        match self.parts.readers[reader].next_group().map_err(Problem::Retry)? {
+            Next::CaughtUp => Ok(0),
+            Next::Lost(lost) => {
+                let place = self.parts.readers[reader].place();
+                self.in_flight.lose(reader, place, lost);
+                self.count_settled();
+                Ok(0)
+            }
+            Next::Group(group) => {
+                let begun = self.in_flight.submit(reader, &group);
+                let Skipped { records, is_whole, settled } = skip::skipped(&group, begun, most);
+                if is_whole {
+                    self.settled.push(settled);
+                    self.count_settled();
+                } else {
+                    self.parts.dead_letters.keep(self.in_flight.begin_with(reader, settled));
+                    self.parts.ledger.set_begun(self.in_flight.begun());
+                    self.is_dirty = true;
+                }
+                Ok(records)
+            }
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -622,6 +688,8 @@ impl SinkDriver {
         // This comes first: on a full disk, the bytes that are cut off may make the room that the cursor needs.
         self.parts.sink.roll_back()?;
         self.parts.dead_letters.forget();
+        // A cursor that was held back is behind what was counted.
+        self.parts.ledger.roll_back(&self.parts.committed);
         self.in_flight = InFlight::of(&self.parts.committed);
         self.parts.ledger.set_begun(self.in_flight.begun());
         self.held_back.clear();

@@ -22,6 +22,9 @@ pub(super) const DAMAGED: &str = "damaged";
 /// The destination takes the record never.
 pub(super) const REFUSED: &str = "refused";
 
+/// An operator has told the sink to pass the record.
+pub(super) const SKIPPED: &str = "skipped";
+
 pub(crate) fn reason_name(reason: LostReason) -> &'static str {
     match reason {
         LostReason::Damaged => DAMAGED,
@@ -31,7 +34,8 @@ pub(crate) fn reason_name(reason: LostReason) -> &'static str {
 }
 
 /// The words for why a sink drops records. A kind of sink may have others.
-pub(crate) const SINK_DROP_REASONS: [&str; 6] = [DAMAGED, MISSING, OLDEST, OVER_AGE, OVER_LIMIT, REFUSED];
+pub(crate) const SINK_DROP_REASONS: [&str; 7] =
+    [DAMAGED, MISSING, OLDEST, OVER_AGE, OVER_LIMIT, REFUSED, SKIPPED];
 
 /// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;

@@ -42,6 +42,7 @@ mod null;
 #[cfg(feature = "s3")]
 mod objects;
 mod opening;
+mod orders;
 mod otlp;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod outgoing;
@@ -52,6 +53,7 @@ mod resolver;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod servers;
 mod simulated;
+mod skip;
 mod span;
 mod spec;
 mod step;
@@ -75,6 +77,7 @@ pub(crate) use ledger::OLDEST;
 pub(crate) use ledger::{Account, SINK_DROP_REASONS, SinkLedger, reason_name};
 pub(crate) use opening::SURPLUS_REMEDY;
 pub use opening::SinkOpening;
+pub(crate) use orders::{Orders, Skip, SkipOrder};
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;
 pub(crate) use spec::why_left_out;

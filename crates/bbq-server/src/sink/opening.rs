@@ -88,6 +88,11 @@ impl SinkOpening {
         })
     }
 
+    /// Whether an operator has paused the sink.
+    pub(super) fn is_paused(&self) -> bool {
+        self.store.is_paused()
+    }
+
     /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
     pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));

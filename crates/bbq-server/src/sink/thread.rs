@@ -13,6 +13,7 @@ use super::driver::SinkDriver;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::{SinkLedger, is_full};
 use super::opening::SinkOpening;
+use super::orders::SkipOrder;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
@@ -44,6 +45,8 @@ struct SinkThread {
     looked: Duration,
     /// [`SinkLifecycle::reopens`] at the last look.
     reopens: u64,
+    /// The last step has ended in a hold.
+    has_held: bool,
     clock: Clock,
 }
 
@@ -74,6 +77,7 @@ impl PendingSink {
         let mut opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
         opening.replica = replica;
         opening.window_bytes = window_bytes.max(spec.memory_bytes_min());
+        lifecycle.begin_paused(opening.is_paused());
         Ok(PendingSink { opening, lifecycle, is_strict })
     }
 
@@ -146,7 +150,8 @@ impl PendingSink {
         lifecycle.settle();
         lifecycle.wait_begin()?;
         let (silence, looked, reopens) = (Progress::default(), Duration::ZERO, lifecycle.reopens());
-        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, reopens, clock }))
+        let has_held = false;
+        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, reopens, has_held, clock }))
     }
 }
 
@@ -156,6 +161,7 @@ impl SinkThread {
             // Both are read before the step: a lane may write its last messages just after the step has read the lane.
             let seen = self.progress.generation();
             let goal = self.goal();
+            self.has_held = false;
             let reopens = self.lifecycle.reopens();
             if std::mem::replace(&mut self.reopens, reopens) != reopens {
                 self.driver.reopen();
@@ -184,6 +190,13 @@ impl SinkThread {
                 }
             }
             self.lifecycle.check()?;
+            if self.lifecycle.is_draining() && self.has_held && self.lifecycle.is_paused() {
+                info!(
+                    sink = self.driver.name(),
+                    "sink is paused: what waits for it stays for the next start"
+                );
+                return Ok(());
+            }
         }
     }
 
@@ -199,19 +212,26 @@ impl SinkThread {
         }
     }
 
-    /// Holds for as long as control asks for it.
+    /// Holds for as long as control or an operator asks for it, and does what the operator ordered.
     fn hold(&mut self) -> Result<(), Interrupted> {
-        if self.lifecycle.is_holding() {
+        self.has_held = true;
+        if self.lifecycle.must_hold() {
             self.driver.close_idle();
         }
-        self.lifecycle.hold()
+        self.lifecycle.hold()?;
+        if let Some(SkipOrder { skip, tell }) = self.lifecycle.take_skip() {
+            let skipped = self.driver.skip(skip, self.clock.now());
+            // Whoever asked may have gone: what is skipped is in the log and in the ledger.
+            let _gone = tell.send(skipped.map_err(|error| error.to_string()));
+        }
+        Ok(())
     }
 
     fn goal(&self) -> Goal {
-        if self.lifecycle.is_draining() {
-            Goal::Drain
-        } else if self.lifecycle.is_holding() {
+        if self.lifecycle.must_hold() {
             Goal::Hold
+        } else if self.lifecycle.is_draining() {
+            Goal::Drain
         } else {
             Goal::Deliver
         }

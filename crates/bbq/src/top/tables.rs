@@ -161,6 +161,7 @@ pub(super) fn sinks(pair: Pair<'_>) -> Pane {
 
 fn state(sink: &SinkStatus, pace: Option<f64>) -> String {
     match sink.problem() {
+        _ if sink.paused => "paused".to_owned(),
         Some(problem) => format!("cannot deliver: {problem}"),
         None if sink.queued > 0 && pace == Some(0.0) => "waiting".to_owned(),
         None if sink.queued > 0 => "delivering".to_owned(),

@@ -53,6 +53,7 @@ mod new_sink;
 mod nonblocking_output;
 #[cfg(feature = "s3")]
 mod objects;
+mod orders;
 mod otlp;
 mod otlp_responses;
 mod presets;

@@ -55,11 +55,16 @@ impl Parts {
     fn of_sinks(&self, status: &Status) -> Vec<Finding> {
         let found = self.sinks.iter().zip(&status.sinks).filter_map(|((spec, ledger), sink)| {
             let subject = format!("sink {spec}");
-            let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
             let waits = match sink.queued {
                 1 => "1 message waits for it in the spool".to_owned(),
                 queued => format!("{queued} messages wait for it in the spool, up to spool.bytes_max"),
             };
+            if sink.paused {
+                let (text, remedy) = (format!("{subject} is paused"), "bbq sink resume lets it go on");
+                let finding = problem("sink-paused", subject, text, remedy).with_effect(waits);
+                return Some(Finding { level: Level::Notice, ..finding });
+            }
+            let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
             let others = if self.sinks.len() > 1 { "; the other sinks go on" } else { "" };
             let remedy = if ledger.is_disk_full() {
                 "make room on the disk of this path; delivery resumes by itself"

@@ -10,7 +10,9 @@ export class Sinks {
   constructor() {
     this.table = new Table(byId("sink-table"), "Where messages go", [
       { label: "Sink", isText: true, cell: ({ sink }) => ({ text: sink.name, title: sink.spec, level: isFailing(sink) ? "problem" : undefined }) },
-      { label: "State", isText: true, cell: ({ sink, pace }) => isFailing(sink)
+      { label: "State", isText: true, cell: ({ sink, pace }) => sink.paused
+        ? { text: "paused", level: "notice" }
+        : isFailing(sink)
         ? { text: "cannot deliver: " + sink.problem, level: "problem" }
         : { text: sink.queued === 0 ? "has everything" : pace === 0 ? "waiting" : "delivering" } },
       { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },

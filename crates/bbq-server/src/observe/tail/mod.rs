@@ -15,4 +15,5 @@ mod viewer;
 
 pub use filter::{FACILITIES, SEVERITIES};
 pub(crate) use query::TailQuery;
+pub(super) use query::{From, from};
 pub(crate) use thread::{TailThread, Tails, VIEWERS_MAX};

@@ -81,7 +81,7 @@ impl TailQuery {
     }
 }
 
-fn from(word: &str) -> Option<From> {
+pub(in crate::observe) fn from(word: &str) -> Option<From> {
     match word {
         "now" => return Some(From::Now),
         "beginning" => return Some(From::Beginning),

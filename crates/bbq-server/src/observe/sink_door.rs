@@ -1,0 +1,163 @@
+//! `POST /sinks/pause`, `/sinks/resume` and `/sinks/skip`, with `?name=NAME`: what an operator tells a sink. `bbq sink` asks here.
+//!
+//! Who may ask is decided in `routes`, as for a reload.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse as _, Response};
+use bbq_spec::unix_ns;
+use bbq_spool::CursorStore;
+use chrono::DateTime;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tracing::info;
+
+use crate::lifecycle::parts::Parts;
+use crate::observe::tail::{From, from};
+use crate::sink::{Skip, SkipOrder};
+
+/// A sink that works comes to a hold within a second, and one that retries at once. What it skips is read and kept on the disk. The client
+/// waits longer.
+const SKIP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is asked, with the query behind it.
+pub(crate) async fn answer(parts: &Parts, action: &str, query: &str) -> Response {
+    match Asked::of(query) {
+        Ok(asked) => match asked.act(parts, action).await {
+            Ok(done) => respond(StatusCode::OK, &done),
+            Err((code, why)) => respond(code, &why),
+        },
+        Err(why) => respond(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+fn respond(code: StatusCode, text: &str) -> Response {
+    (code, [(CACHE_CONTROL, "no-store")], format!("{text}\n")).into_response()
+}
+
+/// The query.
+struct Asked {
+    name: String,
+    /// Unix nanoseconds.
+    before: Option<u64>,
+}
+
+impl Asked {
+    fn of(query: &str) -> Result<Asked, String> {
+        let (mut name, mut before) = (None, None);
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "name" => name = Some(value.into_owned()),
+                "before" => before = Some(time(&value)?),
+                _ => return Err(format!("{key}: use name=NAME, and before=TIME to skip")),
+            }
+        }
+        let name = name.ok_or("use name=NAME, the name of a sink in /status")?;
+        Ok(Asked { name, before })
+    }
+
+    async fn act(self, parts: &Parts, action: &str) -> Result<String, (StatusCode, String)> {
+        let Some(index) = parts.sinks.iter().position(|(spec, _)| spec.name == self.name) else {
+            let names: Vec<&str> = parts.sinks.iter().map(|(spec, _)| &*spec.name).collect();
+            let there = if names.is_empty() { "no sinks".to_owned() } else { names.join(", ") };
+            return Err((
+                StatusCode::NOT_FOUND,
+                format!("no sink is called {:?}; there are: {there}", self.name),
+            ));
+        };
+        match action {
+            "skip" => self.skip(parts, index).await,
+            _ if self.before.is_some() => {
+                Err((StatusCode::BAD_REQUEST, "before=TIME is for /sinks/skip".to_owned()))
+            }
+            _ => self.pause(parts, index, action == "pause"),
+        }
+    }
+
+    fn pause(self, parts: &Parts, index: usize, is_paused: bool) -> Result<String, (StatusCode, String)> {
+        let failed = |why: String| (StatusCode::INTERNAL_SERVER_ERROR, why);
+        let store = CursorStore::new(parts.spool.storage(), &parts.spool.cursors(), &self.name)
+            .map_err(|error| failed(error.to_string()))?;
+        store.set_paused(is_paused).map_err(|error| failed(error.to_string()))?;
+        parts.sink_phases.pause_sink(index, is_paused);
+        let (what, effect) = match is_paused {
+            true => {
+                ("paused", "messages wait for it in the spool, also after a restart, until bbq sink resume")
+            }
+            false => ("resumed", "it delivers what waits for it"),
+        };
+        info!(sink = self.name, "{what}, as an operator told the sink");
+        Ok(format!("{what} {}: {effect}", self.name))
+    }
+
+    async fn skip(self, parts: &Parts, index: usize) -> Result<String, (StatusCode, String)> {
+        let skip = self.before.map_or(Skip::One, Skip::Before);
+        let (tell, told) = oneshot::channel();
+        if parts.sink_phases.skip(index, SkipOrder { skip, tell }).is_err() {
+            let why = "another one skips messages of this sink, or the sink has ended; try again";
+            return Err((StatusCode::SERVICE_UNAVAILABLE, why.to_owned()));
+        }
+        // A sink that waits for messages looks up.
+        parts.spool.progress().announce();
+        match timeout(SKIP_TIMEOUT, told).await {
+            Ok(Ok(Ok(0))) => Ok(format!("nothing to skip: nothing of that waits for {}", self.name)),
+            Ok(Ok(Ok(messages))) => {
+                let plural = if messages == 1 { "" } else { "s" };
+                let kept =
+                    parts.spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&self.name));
+                Ok(format!("skipped {messages} message{plural}, kept in {} (bbq spool cat)", kept.display()))
+            }
+            Ok(Ok(Err(why))) => Err((StatusCode::CONFLICT, why)),
+            Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "the server stops or reloads".to_owned())),
+            Err(_) => {
+                let seconds = SKIP_TIMEOUT.as_secs();
+                let why = format!(
+                    "the sink has not come to a hold within {seconds} s: its output may not be open yet, or hang"
+                );
+                Err((StatusCode::SERVICE_UNAVAILABLE, why))
+            }
+        }
+    }
+}
+
+/// Unix nanoseconds of a time, or of a moment so long ago.
+fn time(text: &str) -> Result<u64, String> {
+    match from(text) {
+        Some(From::Now) => return Ok(unix_ns()),
+        Some(From::Ago(ago)) => {
+            return Ok(unix_ns().saturating_sub(ago.as_nanos().try_into().unwrap_or(u64::MAX)));
+        }
+        _ => {}
+    }
+    let time = DateTime::parse_from_rfc3339(text).ok().and_then(|time| time.timestamp_nanos_opt());
+    let time = time.and_then(|time| u64::try_from(time).ok());
+    time.ok_or_else(|| {
+        format!(
+            "before={text}: use now, how long ago (90s, 10m, 2h, 1d), or a time such as 2026-01-31T23:59:59Z"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_read_and_a_mistake_says_what_to_write() {
+        let asked = Asked::of("name=a%20b&before=2026-01-31T23:59:59Z").unwrap();
+        assert_eq!((&*asked.name, asked.before), ("a b", Some(1_769_903_999_000_000_000)));
+        let hour = Asked::of("name=a&before=1h").unwrap().before.unwrap();
+        assert!(hour + 3_590_000_000_000 < unix_ns());
+        for (wrong, says) in [
+            ("", "use name=NAME"),
+            ("name=a&until=1h", "until: use name=NAME"),
+            ("name=a&before=soon", "use now, how long ago"),
+            ("name=a&before=1960-01-01T00:00:00Z", "use now, how long ago"),
+        ] {
+            let said = Asked::of(wrong).err().unwrap();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+}

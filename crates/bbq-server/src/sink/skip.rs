@@ -1,0 +1,117 @@
+//! What a sink passes when an operator tells it to: which groups, and the dead letters of their messages.
+
+use std::convert::Infallible;
+use std::io;
+
+use bbq_spool::{Group, GroupCursor, LaneReader, Next, Scratch};
+
+use super::interface::Settled;
+use super::ledger::SKIPPED;
+use super::orders::Skip;
+use super::rejected::{Collector, Rejected};
+
+/// The text that dead letters have instead of a destination's.
+const WHY: &str = "skipped, as an operator told the sink";
+
+/// What is passed.
+pub(super) struct Plan {
+    /// Of each reader, how many times it is read.
+    pub(super) groups: Vec<u64>,
+    /// No more messages than these.
+    pub(super) most: u64,
+}
+
+/// A group of which messages were passed.
+pub(super) struct Skipped {
+    /// Messages that were passed.
+    pub(super) records: u64,
+    /// Nothing is left of the group.
+    pub(super) is_whole: bool,
+    pub(super) settled: Settled,
+}
+
+/// Looks for what is to be passed. The readers are not those that deliver.
+pub(super) fn plan(readers: &mut [LaneReader], skip: Skip) -> io::Result<Plan> {
+    let mut groups = Vec::with_capacity(readers.len());
+    match skip {
+        Skip::Before(time) => {
+            for reader in readers {
+                groups.push(reads_before(reader, time)?);
+            }
+            Ok(Plan { groups, most: u64::MAX })
+        }
+        Skip::One => {
+            let mut oldest: Option<(u64, usize)> = None;
+            for (index, reader) in readers.iter_mut().enumerate() {
+                let (reads, received_ns) = reads_to_first(reader)?;
+                groups.push(reads);
+                if let Some(received_ns) = received_ns
+                    && oldest.is_none_or(|(known, _)| received_ns < known)
+                {
+                    oldest = Some((received_ns, index));
+                }
+            }
+            let of_oldest = |(index, reads): (usize, &mut u64)| {
+                if oldest.is_none_or(|(_, oldest)| oldest != index) {
+                    *reads = 0;
+                }
+            };
+            groups.iter_mut().enumerate().for_each(of_oldest);
+            Ok(Plan { groups, most: 1 })
+        }
+    }
+}
+
+/// Reads until a group that was received at this time or later.
+fn reads_before(reader: &mut LaneReader, time: u64) -> io::Result<u64> {
+    let mut reads = 0;
+    loop {
+        match reader.next_group()? {
+            Next::CaughtUp => return Ok(reads),
+            Next::Group(group) if group.received_ns().is_some_and(|received| received >= time) => {
+                return Ok(reads);
+            }
+            Next::Group(_) | Next::Lost(_) => reads += 1,
+        }
+    }
+}
+
+/// Reads up to the first group, and says when that was received.
+fn reads_to_first(reader: &mut LaneReader) -> io::Result<(u64, Option<u64>)> {
+    let mut reads = 0;
+    loop {
+        match reader.next_group()? {
+            Next::CaughtUp => return Ok((reads, None)),
+            Next::Lost(_) => reads += 1,
+            // One whose time cannot be read is damaged: it comes first.
+            Next::Group(group) => return Ok((reads + 1, Some(group.received_ns().unwrap_or(0)))),
+        }
+    }
+}
+
+/// Passes at most so many messages of a group, after the first `begun`.
+pub(super) fn skipped(group: &Group, begun: u64, most: u64) -> Skipped {
+    let (mut readable, mut received_ns) = (0, 0);
+    let walk = |take: &mut dyn FnMut(&bbq_spool::Entry<'_>)| {
+        let Ok(()) = group.try_for_each(&mut GroupCursor::default(), &mut Scratch::default(), |entry| {
+            take(entry);
+            Ok::<(), Infallible>(())
+        });
+    };
+    walk(&mut |entry| {
+        readable += u64::from(entry.batch.header.records);
+        received_ns = entry.envelope.received_ns;
+    });
+    let records = readable.saturating_sub(begun).min(most);
+    let rejected = [Rejected { why: WHY.to_owned(), first: begun, records }];
+    let mut collector = Collector::new(&rejected, 0);
+    walk(&mut |entry| collector.take(entry));
+    let settled = Settled {
+        until: group.until(),
+        delivered: begun,
+        rejected: vec![(SKIPPED, records)],
+        letters: collector.into_letters(),
+        received_ns,
+    };
+    Skipped { records, is_whole: begun + records >= readable, settled }
+}
