@@ -52,6 +52,7 @@ pub enum Content {
 /// Appends messages to a buffer, as sinks write them.
 pub struct Formatter {
     format: Format,
+    shows_rejections: bool,
 }
 
 /// The process that sent a message by a unix socket. The names say that they are not those of the message's own header.
@@ -118,14 +119,20 @@ impl Formatter {
     /// A formatter for `format`.
     #[must_use]
     pub fn new(format: Format) -> Formatter {
-        Formatter { format }
+        Formatter { format, shows_rejections: false }
+    }
+
+    /// The same; in JSON, dead letters have a field `rejected` with what their destination said.
+    #[must_use]
+    pub fn with_rejections(format: Format) -> Formatter {
+        Formatter { format, shows_rejections: true }
     }
 
     /// Appends every message of a batch.
     pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         match self.format {
             Format::Raw => append_raw(entry, out, |_| {}),
-            Format::Json => append_json(entry, out, |_| {}),
+            Format::Json => append_json(entry, self.shows_rejections, out, |_| {}),
             Format::Enveloped(envelope, content) => append_enveloped(entry, (envelope, content), out, |_| {}),
             Format::Otlp => append_log_records(entry, out, |_| {}),
         }
@@ -135,7 +142,7 @@ impl Formatter {
     pub fn append_with_ends(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, ends: &mut Vec<usize>) {
         match self.format {
             Format::Raw => append_raw(entry, out, |end| ends.push(end)),
-            Format::Json => append_json(entry, out, |end| ends.push(end)),
+            Format::Json => append_json(entry, self.shows_rejections, out, |end| ends.push(end)),
             Format::Enveloped(envelope, content) => {
                 append_enveloped(entry, (envelope, content), out, |end| ends.push(end));
             }
@@ -162,8 +169,8 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
     }
 }
 
-fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
-    for_each_record(entry, |record, _| {
+fn append_json(entry: &Entry<'_>, shows_rejections: bool, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
+    for_each_record(entry, shows_rejections, |record, _| {
         append_line(record, out);
         ended(out.len());
     });
@@ -190,7 +197,7 @@ fn append_enveloped(
         }
         String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
     };
-    for_each_record(entry, |record, raw| {
+    for_each_record(entry, false, |record, raw| {
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
                 let id = format!("{}-{}", record.stream, record.sequence);
@@ -293,8 +300,9 @@ impl<'a> BatchTexts<'a> {
 }
 
 /// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
-fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
-    let texts = BatchTexts::of(entry);
+fn for_each_record(entry: &Entry<'_>, shows_rejections: bool, mut f: impl FnMut(&Record<'_>, &[u8])) {
+    let mut texts = BatchTexts::of(entry);
+    texts.rejected = texts.rejected.filter(|_| shows_rejections);
     for (sequence, raw, peer) in entry.numbered() {
         f(&texts.record(sequence, raw, peer), raw);
     }

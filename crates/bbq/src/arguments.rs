@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// not answer; then the server goes on as before. A configuration that would close every listener, remove every sink or set everything
     /// back to the defaults, or a file that is cut off, is refused until it is asked for again: by --anyway, or by a second SIGHUP within 10 s.
     Reload(ReloadArguments),
-    /// List the sinks of a server, pause or resume one, or let it skip messages
+    /// List the sinks of a server, pause or resume one, let it skip messages, or send its dead letters again
     ///
     /// A sink that is paused delivers nothing, also after a restart, until it is resumed; messages wait for it in the spool. A message that
     /// is skipped is kept with the dead letters, and counted as dropped (skipped). The exit code is 1 if the server refuses.
@@ -232,7 +232,8 @@ Examples:
   bbq sink list
   bbq sink pause archive
   bbq sink skip 'http://logs.example:9428/insert/jsonline'
-  bbq sink skip archive --before 1h")]
+  bbq sink skip archive --before 1h
+  bbq sink resend archive")]
 pub(crate) struct SinkArguments {
     #[command(subcommand)]
     pub(crate) command: SinkCommand,
@@ -251,6 +252,11 @@ pub(crate) enum SinkCommand {
     /// They become dead letters of the sink, which `bbq spool cat` prints. With several workers, the next message is the oldest of those that
     /// are first in their lanes. A sink kafka: or nats: that delivers exactly once cannot skip, unless it has keep_seconds=0.
     Skip(SkipArguments),
+    /// Give the dead letters of a sink to its destination again, as they were received
+    ///
+    /// No other sink gets them. Those that the destination refuses again become dead letters again. If the destination fails, the rest is left
+    /// for the next time, and the exit code is 1. Messages that wait for the sink wait until this is done. For sinks http: and otlp.
+    Resend(SinkName),
 }
 
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! `bbq sink`: shows the sinks of a server, pauses one, lets it go on, or lets it skip messages.
+//! `bbq sink`: shows the sinks of a server, pauses one, lets it go on or skip messages, or sends its dead letters again.
 
 use std::io::{self, Write};
 
@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &SinkArguments) -> anyhow::Result<Outcome> {
         SinkCommand::List(server) => list(server),
         SinkCommand::Pause(sink) => change(sink, "pause", None),
         SinkCommand::Resume(sink) => change(sink, "resume", None),
+        SinkCommand::Resend(sink) => change(sink, "resend", None),
         SinkCommand::Skip(skip) => change(&skip.sink, "skip", skip.before.as_deref()),
     }
 }

@@ -25,7 +25,11 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.
-    let which = if status.sinks.len() > 1 { "  (by the sink that is furthest behind)" } else { "" };
+    let ahead = ledger.ahead().map(|delivered| format!("; another one has delivered {delivered}"));
+    let which = match status.sinks.len() {
+        0 | 1 => String::new(),
+        _ => format!("  (by the sink that is furthest behind{})", ahead.unwrap_or_default()),
+    };
     writeln!(out)?;
     writeln!(
         out,

@@ -10,14 +10,18 @@
 //! A pause asks the sinks first, before anything else ends. If a sink does not come to a hold in time, all sinks go on and the
 //! pause is called off. So a sink's thread is never left behind while another takes its place.
 //!
-//! A sink that an operator has paused holds by itself while the others work, and so does one that is to skip messages, until it has.
+//! A sink that an operator has paused holds by itself while the others work, and so does one that has an order, until
+//! it has done it.
 //!
 //! Invariant: the cursor of a sink that holds covers everything that the sink has written, unless its output cannot be written.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::sink::{Orders, SkipOrder};
+use crate::sink::{Order, Orders};
+
+/// How often a sink that is paused before it was opened looks at the phase, should it miss a change.
+const PAUSED_LOOK: Duration = Duration::from_secs(1);
 
 /// The phase that control sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ struct State {
 impl State {
     fn is_kept_paused(&self, index: usize) -> bool {
         let orders = &self.orders[index];
-        self.phase == Phase::Working && orders.is_paused && !orders.has_skip()
+        self.phase == Phase::Working && orders.is_paused && !orders.has_order()
     }
 }
 
@@ -142,13 +146,13 @@ impl Lifecycle {
         self.locked().orders[index].is_paused
     }
 
-    /// Tells a sink to skip messages, unless it is still to do so or has ended.
-    pub(crate) fn skip(&self, index: usize, order: SkipOrder) -> Result<(), SkipOrder> {
+    /// Gives a sink an order, unless it has one or has ended.
+    pub(crate) fn order(&self, index: usize, order: Order) -> Result<(), Order> {
         let mut state = self.locked();
         if state.stages[index] == Stage::Ended {
             return Err(order);
         }
-        state.orders[index].skip(order)?;
+        state.orders[index].give(order)?;
         drop(state);
         self.moved.notify_all();
         Ok(())
@@ -209,6 +213,24 @@ impl SinkLifecycle {
         self.all.moved.notify_all();
     }
 
+    /// Waits while an operator has paused the sink and wants nothing else of it. A stop waits for nobody who is paused.
+    pub(crate) fn wait_resumed(&self) -> Result<(), Interrupted> {
+        loop {
+            self.hold()?;
+            let state = self.all.locked();
+            let orders = &state.orders[self.index];
+            if !orders.is_paused || orders.has_order() {
+                return Ok(());
+            }
+            if state.phase == Phase::Draining {
+                return Err(Interrupted);
+            }
+            drop(state);
+            self.settle();
+            self.wait_unless(PAUSED_LOOK, |phase| phase != Phase::Opening);
+        }
+    }
+
     /// Waits until the start is complete.
     pub(crate) fn wait_begin(&self) -> Result<(), Interrupted> {
         self.wait_while(|phase| phase == Phase::Opening)
@@ -252,13 +274,18 @@ impl SinkLifecycle {
         let orders = &state.orders[self.index];
         state.phase == Phase::Holding
             || orders.is_paused
-            || (state.phase == Phase::Working && orders.has_skip())
+            || (state.phase == Phase::Working && orders.has_order())
     }
 
-    /// The order to skip messages, for a sink that holds.
-    pub(crate) fn take_skip(&self) -> Option<SkipOrder> {
+    /// Whether the sinks work: nobody waits for this one to hold or to end.
+    pub(crate) fn is_working(&self) -> bool {
+        self.all.locked().phase == Phase::Working
+    }
+
+    /// The order of an operator, for a sink that holds.
+    pub(crate) fn take_order(&self) -> Option<Order> {
         let mut state = self.all.locked();
-        if state.phase == Phase::Working { state.orders[self.index].take_skip() } else { None }
+        if state.phase == Phase::Working { state.orders[self.index].take() } else { None }
     }
 
     /// Checks whether to end at once.
@@ -266,7 +293,7 @@ impl SinkLifecycle {
         self.wait_while(|_| false)
     }
 
-    /// Holds for as long as control asks for it, or while the sink is paused and has nothing to skip. To be called right after a commit.
+    /// Holds for as long as control asks for it, or while the sink is paused and has no order. To be called right after a commit.
     pub(crate) fn hold(&self) -> Result<(), Interrupted> {
         let mut state = self.all.locked();
         while state.phase == Phase::Holding || state.is_kept_paused(self.index) {

@@ -131,7 +131,9 @@ impl Parts {
     pub(crate) fn ledger_status(&self) -> LedgerStatus {
         // In this order, messages that arrive meanwhile show as queued, and never as delivered before they were received.
         let beginnings = self.spool.beginnings();
-        let behind = self.sinks.iter().map(|(_, ledger)| ledger.account()).min_by_key(Account::passed);
+        let accounts: Vec<Account> = self.sinks.iter().map(|(_, ledger)| ledger.account()).collect();
+        let delivered_by_any = accounts.iter().map(|account| account.delivered).max().unwrap_or(0);
+        let behind = accounts.into_iter().min_by_key(Account::passed);
         let delivered = behind.as_ref().map_or(0, |account| account.delivered);
         let owed = match behind {
             Some(account) => self.owed_to(&beginnings, account),
@@ -142,7 +144,7 @@ impl Parts {
         for (reason, records) in owed.dropped {
             add_to(&mut dropped, reason, records);
         }
-        LedgerStatus { received, delivered, queued: owed.queued, dropped }
+        LedgerStatus { received, delivered, delivered_by_any, queued: owed.queued, dropped }
     }
 
     fn spool_status(&self) -> SpoolStatus {

@@ -252,7 +252,7 @@ static CAUSES: [(&str, Fault, &str); 21] = [
     (
         "skipped",
         Fault::Sender,
-        "an operator told the sink to (bbq sink skip): bbq spool cat prints them, from dead-letters/",
+        "an operator has skipped them (bbq sink skip): bbq spool cat prints them, from dead-letters/",
     ),
     (
         "partial_success",

@@ -168,6 +168,8 @@ fn server(status: &Status, text: &mut Text) {
     text.one("bbq_received_messages", Kind::Counter, help, ledger.received as f64);
     let help = "Messages that every sink has delivered.";
     text.one("bbq_delivered_messages", Kind::Counter, help, ledger.delivered as f64);
+    let help = "Messages that the sink has delivered which has delivered most.";
+    text.one("bbq_delivered_by_any_messages", Kind::Counter, help, ledger.delivered_by_any as f64);
     let help = "Messages that a sink has not delivered yet.";
     text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);
     let help = "Messages dropped, by reason.";
@@ -340,7 +342,7 @@ fn sinks(status: &Status, text: &mut Text) {
         f64::from(u8::from(sink.paused))
     });
     of("bbq_sink_has_problem", Kind::Gauge, "1 if it cannot deliver.", |sink| {
-        f64::from(u8::from(sink.problem().is_some()))
+        f64::from(u8::from(!sink.paused && sink.problem().is_some()))
     });
     let dropped = sinks.iter().flat_map(|sink| by_reason(&sink.name, &sink.dropped, SINK_DROP_REASONS));
     of(

@@ -201,8 +201,11 @@ async fn sinks(
     if let Some(refusal) = refusal_of_change(&shown, &headers, peer.ip()) {
         return refusal;
     }
-    if !matches!(&*action, "pause" | "resume" | "skip") {
-        return (StatusCode::NOT_FOUND, "use POST /sinks/pause, /sinks/resume or /sinks/skip\n")
+    if !matches!(&*action, "pause" | "resume" | "skip" | "resend") {
+        return (
+            StatusCode::NOT_FOUND,
+            "use POST /sinks/pause, /sinks/resume, /sinks/skip or /sinks/resend\n",
+        )
             .into_response();
     }
     sink_door::answer(&shown.parts(), &action, query.as_deref().unwrap_or_default()).await

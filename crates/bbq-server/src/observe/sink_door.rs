@@ -1,4 +1,4 @@
-//! `POST /sinks/pause`, `/sinks/resume` and `/sinks/skip`, with `?name=NAME`: what an operator tells a sink. `bbq sink` asks here.
+//! `POST /sinks/pause`, `/sinks/resume`, `/sinks/skip` and `/sinks/resend`, with `?name=NAME`: what an operator tells a sink. `bbq sink` asks here.
 //!
 //! Who may ask is decided in `routes`, as for a reload.
 
@@ -16,11 +16,11 @@ use tracing::info;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::tail::{From, from};
-use crate::sink::{Skip, SkipOrder};
+use crate::sink::{Done, Order, Resent, Skip, Task};
 
 /// A sink that works comes to a hold within a second, and one that retries at once. What it skips is read and kept on the disk. The client
 /// waits longer.
-const SKIP_TIMEOUT: Duration = Duration::from_secs(30);
+const TASK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is asked, with the query behind it.
 pub(crate) async fn answer(parts: &Parts, action: &str, query: &str) -> Response {
@@ -68,10 +68,14 @@ impl Asked {
             ));
         };
         match action {
-            "skip" => self.skip(parts, index).await,
+            "skip" => {
+                let skip = self.before.map_or(Skip::One, Skip::Before);
+                self.order(parts, index, Task::Skip(skip)).await
+            }
             _ if self.before.is_some() => {
                 Err((StatusCode::BAD_REQUEST, "before=TIME is for /sinks/skip".to_owned()))
             }
+            "resend" => self.order(parts, index, Task::Resend).await,
             _ => self.pause(parts, index, action == "pause"),
         }
     }
@@ -92,34 +96,70 @@ impl Asked {
         Ok(format!("{what} {}: {effect}", self.name))
     }
 
-    async fn skip(self, parts: &Parts, index: usize) -> Result<String, (StatusCode, String)> {
-        let skip = self.before.map_or(Skip::One, Skip::Before);
+    async fn order(self, parts: &Parts, index: usize, task: Task) -> Result<String, (StatusCode, String)> {
+        let (spec, ledger) = &parts.sinks[index];
+        if matches!(task, Task::Skip(_)) && spec.holds_back() {
+            let why =
+                "this sink keeps messages that its server may lose, so it cannot skip; set keep_seconds=0";
+            return Err((StatusCode::CONFLICT, why.to_owned()));
+        }
+        let deleted_before = ledger.letters_deleted();
         let (tell, told) = oneshot::channel();
-        if parts.sink_phases.skip(index, SkipOrder { skip, tell }).is_err() {
-            let why = "another one skips messages of this sink, or the sink has ended; try again";
+        if parts.sink_phases.order(index, Order { task, tell }).is_err() {
+            let why = "the sink still does what another one has asked for, or has ended; try again";
             return Err((StatusCode::SERVICE_UNAVAILABLE, why.to_owned()));
         }
         // A sink that waits for messages looks up.
         parts.spool.progress().announce();
-        match timeout(SKIP_TIMEOUT, told).await {
-            Ok(Ok(Ok(0))) => Ok(format!("nothing to skip: nothing of that waits for {}", self.name)),
-            Ok(Ok(Ok(messages))) => {
-                let plural = if messages == 1 { "" } else { "s" };
-                let kept =
-                    parts.spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&self.name));
-                Ok(format!("skipped {messages} message{plural}, kept in {} (bbq spool cat)", kept.display()))
+        match timeout(TASK_TIMEOUT, told).await {
+            Ok(Ok(Ok(Done::Skipped(messages)))) => {
+                Ok(self.skipped(parts, messages, ledger.letters_deleted() - deleted_before))
             }
+            Ok(Ok(Ok(Done::Resent(resent)))) => self.resent(resent),
             Ok(Ok(Err(why))) => Err((StatusCode::CONFLICT, why)),
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "the server stops or reloads".to_owned())),
             Err(_) => {
-                let seconds = SKIP_TIMEOUT.as_secs();
+                let seconds = TASK_TIMEOUT.as_secs();
                 let why = format!(
-                    "the sink has not come to a hold within {seconds} s: its output may not be open yet, or hang"
+                    "it is not done within {seconds} s: the sink's output is not open or takes nothing, or there is much to do, and the \
+                     log will say how that ends"
                 );
                 Err((StatusCode::SERVICE_UNAVAILABLE, why))
             }
         }
     }
+
+    fn skipped(&self, parts: &Parts, messages: u64, deleted: u64) -> String {
+        if messages == 0 {
+            return format!("nothing to skip: no such message waits for {}", self.name);
+        }
+        let full = match deleted {
+            0 => String::new(),
+            deleted => format!("; the oldest dead letters were deleted to make room: {}", counted(deleted)),
+        };
+        let kept = parts.spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&self.name));
+        format!("skipped {}, kept in {} (bbq spool cat){full}", counted(messages), kept.display())
+    }
+
+    fn resent(&self, Resent { delivered, refused, left }: Resent) -> Result<String, (StatusCode, String)> {
+        let again =
+            if refused == 0 { String::new() } else { format!("; {} refused again", counted(refused)) };
+        match left {
+            Some((left, why)) => {
+                let left = counted(left);
+                Err((
+                    StatusCode::CONFLICT,
+                    format!("resent {}{again}; {left} left: {why}", counted(delivered)),
+                ))
+            }
+            None if delivered == 0 && refused == 0 => Ok(format!("{} has no dead letters", self.name)),
+            None => Ok(format!("resent {} to {}{again}", counted(delivered), self.name)),
+        }
+    }
+}
+
+fn counted(messages: u64) -> String {
+    format!("{messages} message{}", if messages == 1 { "" } else { "s" })
 }
 
 /// Unix nanoseconds of a time, or of a moment so long ago.

@@ -408,6 +408,9 @@ pub struct LedgerStatus {
     pub received: u64,
     /// By every sink.
     pub delivered: u64,
+    /// By the sink that has delivered most.
+    #[serde(default)]
+    pub delivered_by_any: u64,
     /// Not yet by every sink.
     pub queued: u64,
     /// By listeners, and by the sink that is furthest behind.
@@ -415,6 +418,12 @@ pub struct LedgerStatus {
 }
 
 impl LedgerStatus {
+    /// What the sink that has delivered most is ahead of the one that is furthest behind, if there are such.
+    #[must_use]
+    pub fn ahead(&self) -> Option<u64> {
+        (self.delivered_by_any > self.delivered).then_some(self.delivered_by_any)
+    }
+
     /// Whether the sums agree.
     #[must_use]
     pub fn is_balanced(&self) -> bool {

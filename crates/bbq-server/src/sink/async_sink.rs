@@ -35,6 +35,9 @@ pub(super) trait Destination: Send + Sync + 'static {
         false
     }
 
+    /// See [`Sink::takes_within`].
+    fn takes_within(&self) -> Duration;
+
     /// Delivers the rest of a span, or rejects it. After an error the function is called again for what is left then. The text
     /// of the error tells the operator what to do.
     fn deliver(&self, delivery: &mut Delivery) -> impl Future<Output = io::Result<()>> + Send;
@@ -200,6 +203,10 @@ impl<D: Destination> Sink for AsyncSink<D> {
 
     fn may_give_up(&self) -> bool {
         true
+    }
+
+    fn takes_within(&self) -> Duration {
+        self.destination.takes_within()
     }
 
     fn roll_back(&mut self) -> io::Result<()> {

@@ -108,6 +108,11 @@ impl Backlog {
         self.bytes_max.is_some() || self.age_max.is_some() || self.drops_oldest
     }
 
+    /// Whether every message is submitted that comes after the sink was added.
+    pub(super) fn takes_all(&self) -> bool {
+        !self.gives_up() && !matches!(self.start, Start::At(_))
+    }
+
     /// Whether a new sink gets only what comes from now on.
     pub(super) fn begins_at_end(&self) -> bool {
         self.start == Start::End

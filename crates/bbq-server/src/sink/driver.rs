@@ -41,11 +41,6 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// When the server is to hold, a destination has this long to take what is on its way. The rest is sent again later.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A destination that has taken nothing for this long gets no more time for what is over the sink's limits. It is longer than a request that
-/// succeeds should take.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// The same while more than seven eighths of the spool are taken, so that listeners do not wait much longer.
-const STUCK_AFTER_WHEN_FULL: Duration = Duration::from_secs(5);
 /// The longest pause of a sink that gives up messages over its limits: until then they fill the spool.
 const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Most groups of a lane that are given up in a step: those of some seconds.
@@ -91,7 +86,8 @@ pub(super) struct DriverParts {
     pub(super) sink: Box<dyn Sink>,
     pub(super) ledger: Arc<SinkLedger>,
     pub(super) store: CursorStore,
-    pub(super) retention: Arc<Retention>,
+    /// `None` of a spool of dead letters, which are deleted when all are delivered.
+    pub(super) retention: Option<Arc<Retention>>,
     /// Of a sink that passes on to another server.
     pub(super) replica: Option<Replica>,
     /// No further group is submitted while those that are not settled have so many bytes in the lanes.
@@ -120,8 +116,6 @@ pub struct SinkDriver {
     last_progress: Duration,
     /// When something was last settled, or nothing was on its way.
     last_settled: Duration,
-    /// When the first group was received that was submitted since nothing was on its way, if the sink has limits.
-    oldest_ns: Option<u64>,
     /// The time of the first step after the last commit; `None` until that step begins.
     last_commit: Option<Duration>,
     /// When the cursor's file was last looked for.
@@ -159,7 +153,6 @@ impl SinkDriver {
             room: Room::Free,
             last_progress: now.monotonic,
             last_settled: now.monotonic,
-            oldest_ns: None,
             last_commit: None,
             last_look: now.monotonic,
             is_dirty: true,
@@ -196,42 +189,59 @@ impl SinkDriver {
         self.reopens = true;
     }
 
-    /// Passes messages without delivering them, into the dead letters. For a sink that holds. Returns how many.
-    pub(super) fn skip(&mut self, skip: Skip, now: Now) -> io::Result<u64> {
+    /// Passes messages without delivering them, into the dead letters, as long as `goes_on` says so. For a sink that holds. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// Why no more of them are passed, with how many were.
+    pub(super) fn skip(&mut self, skip: Skip, now: Now, goes_on: &dyn Fn() -> bool) -> Result<u64, String> {
         self.now = now;
-        let skipped = self.try_skip(skip).map_err(|problem| match problem {
-            Problem::Retry(error) | Problem::Failed(error) => error,
-            Problem::Blocked { .. } => io::ErrorKind::WouldBlock.into(),
-        });
-        // The readers may be ahead of what was skipped; and what failed counts for nothing.
+        let (mut skipped, mut committed) = (0, 0);
+        let tried = self.try_skip(skip, (&mut skipped, &mut committed), goes_on);
+        // The readers may be ahead of what was skipped; and what is not committed is not skipped.
         self.task = Task::RollBack;
-        if let Ok(messages) = skipped {
+        let messages = committed;
+        if messages > 0 {
             info!(sink = self.parts.name, messages, "skipped, as an operator told the sink");
         }
-        skipped
+        match tried {
+            Ok(()) => Ok(messages),
+            Err(Problem::Retry(error) | Problem::Failed(error)) if messages == 0 => Err(error.to_string()),
+            Err(Problem::Retry(error) | Problem::Failed(error)) => {
+                Err(format!("skipped {messages}, and then: {error}"))
+            }
+            Err(Problem::Blocked { .. }) => {
+                Err(format!("skipped {messages}; the destination takes nothing now"))
+            }
+        }
     }
 
-    fn try_skip(&mut self, skip: Skip) -> Result<u64, Problem> {
-        if !self.keep().time.is_zero() {
-            // The cursor stays behind what is delivered: what follows it need not be what waits.
-            let why = "its server may lose what it took, and gets that again: nothing can be skipped (keep_seconds=0 changes that)";
-            return Err(Problem::Retry(io::Error::other(why)));
-        }
-        // From here on nothing is on its way, and the readers are where the cursor is.
+    fn try_skip(
+        &mut self,
+        skip: Skip,
+        (skipped, committed): (&mut u64, &mut u64),
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Problem> {
+        // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
+        self.commit()?;
         self.roll_back().map_err(Problem::Retry)?;
         let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
         let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
-        let mut skipped = 0;
-        for (reader, groups) in plan.groups.into_iter().enumerate() {
-            for _ in 0..groups {
-                skipped += self.skip_group(reader, plan.most - skipped)?;
+        for (reader, until) in plan.until.into_iter().enumerate() {
+            while self.parts.readers[reader].place().position < until && *skipped < plan.most {
+                *skipped += self.skip_group(reader, plan.most - *skipped)?;
                 if self.parts.dead_letters.is_full() {
                     self.commit()?;
+                    *committed = *skipped;
+                }
+                if !goes_on() {
+                    break;
                 }
             }
         }
         self.commit()?;
-        Ok(skipped)
+        *committed = *skipped;
+        if goes_on() { Ok(()) } else { Err(Problem::Retry(io::Error::other("the server stops or reloads"))) }
     }
 
     /// Passes the next messages of a lane, at most to the end of its next group.
@@ -258,6 +268,26 @@ impl SinkDriver {
                 Ok(records)
             }
         }
+    }
+
+    /// Makes durable what the destination has taken, for one that fails now.
+    ///
+    /// # Errors
+    /// Why it failed: what was taken since the last commit is sent again.
+    pub(super) fn commit_taken(&mut self) -> Result<(), String> {
+        self.commit().map_err(|problem| match problem {
+            Problem::Retry(error) | Problem::Failed(error) => error.to_string(),
+            Problem::Blocked { .. } => "the destination takes nothing".to_owned(),
+        })
+    }
+
+    /// What the sink has told the cursor to remember.
+    pub(super) fn state_of_output(&self) -> &str {
+        state_of_output(&self.parts.committed.output)
+    }
+
+    pub(super) fn window_bytes(&self) -> u64 {
+        self.parts.window_bytes
     }
 
     pub(super) fn name(&self) -> &str {
@@ -367,7 +397,9 @@ impl SinkDriver {
         self.parts.sink.idle();
         if !self.is_dirty {
             // Nothing will be committed soon, which would have the same effect.
-            self.parts.retention.retire();
+            if let Some(retention) = &self.parts.retention {
+                retention.retire();
+            }
             self.look_for_cursor();
         }
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
@@ -408,14 +440,14 @@ impl SinkDriver {
     /// Whether the sink is over its limits, and its destination takes nothing of what is on its way.
     fn is_stuck_over_limit(&mut self) -> bool {
         if self.in_flight.is_empty() {
-            (self.last_settled, self.oldest_ns) = (self.now.monotonic, None);
+            self.last_settled = self.now.monotonic;
             return false;
         }
         let waited = self.now.monotonic.saturating_sub(self.last_settled);
         let usage = self.parts.spool.usage();
         let is_nearly_full = usage.bytes() > usage.bytes_max() / 8 * 7;
-        let patience = if is_nearly_full { STUCK_AFTER_WHEN_FULL } else { STUCK_AFTER };
-        let is_stuck = self.settling_fails || (self.parts.sink.may_give_up() && waited >= patience);
+        let sink = &self.parts.sink;
+        let is_stuck = self.settling_fails || (sink.may_give_up() && waited >= sink.takes_within());
         if self.task != Task::Deliver || !is_stuck || !self.parts.backlog.gives_up() {
             return false;
         }
@@ -423,7 +455,7 @@ impl SinkDriver {
         let waiting = Waiting {
             bytes: unread.saturating_add(self.in_flight.bytes()),
             bytes_after_first: unread.saturating_add(self.in_flight.bytes_after_first()),
-            received_ns: self.oldest_ns,
+            received_ns: self.in_flight.oldest_ns(),
         };
         self.parts.backlog.is_far_exceeded(waiting, (usage.bytes_max(), is_nearly_full), self.now.wall)
     }
@@ -482,10 +514,10 @@ impl SinkDriver {
                     read = Read::GivenUp;
                 }
                 None => {
-                    if self.oldest_ns.is_none() && self.parts.backlog.gives_up() {
-                        self.oldest_ns = group.received_ns();
-                    }
                     let begun = self.in_flight.submit(index, &group);
+                    if self.parts.backlog.gives_up() {
+                        self.in_flight.set_received(index, group.received_ns());
+                    }
                     self.room = self.parts.sink.submit(group, begun, self.now)?;
                 }
             },
@@ -516,8 +548,10 @@ impl SinkDriver {
         let mut progressed = false;
         loop {
             let room = self.parts.sink.settle(self.now, &mut self.settled);
+            // What is given up is no progress of the destination.
+            let has_taken = !self.settled.is_empty();
             progressed |= self.count_settled();
-            if self.update_progress() || progressed {
+            if self.update_progress() || has_taken {
                 (self.settling_fails, self.last_settled) = (false, self.now.monotonic);
             }
             self.settling_fails |= matches!(room, Err(Problem::Retry(_)));
@@ -674,7 +708,9 @@ impl SinkDriver {
             self.held_back.clear();
             return Err(error);
         }
-        parts.retention.commit(parts.index, cursor.places.clone());
+        if let Some(retention) = &parts.retention {
+            retention.commit(parts.index, cursor.places.clone());
+        }
         if let Some(replica) = &parts.replica {
             replica.advance(&cursor.places);
         }
@@ -700,6 +736,8 @@ impl SinkDriver {
         self.order = self.parts.spool.read_order();
         self.room = Room::Free;
         self.is_dirty = true;
+        // What is submitted again has its whole time.
+        (self.settling_fails, self.last_settled) = (false, self.now.monotonic);
         // One that is over its limits does so again and again while its destination is away.
         if !self.parts.backlog.gives_up() {
             info!(sink = self.parts.name, "rolled back to the last commit; writing again what followed it");

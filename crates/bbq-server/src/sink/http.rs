@@ -24,6 +24,7 @@ pub(super) mod url;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_format::{Format, Labels};
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
@@ -203,6 +204,10 @@ struct HttpTarget {
 }
 
 impl Target for HttpTarget {
+    fn takes_dead_letters(&self) -> bool {
+        true
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing)?;
         let refusals = Refusals::new(self.shown_requests(), CHECK, state);
@@ -232,6 +237,10 @@ struct HttpDestination {
 impl Destination for HttpDestination {
     fn knows_parts(&self) -> bool {
         self.target.preset == Preset::Clickhouse
+    }
+
+    fn takes_within(&self) -> Duration {
+        self.requests.takes_within()
     }
 
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {

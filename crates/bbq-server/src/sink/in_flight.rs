@@ -25,6 +25,8 @@ use super::rejected::DeadLetter;
 struct Submitted {
     until: LanePlace,
     records: u64,
+    /// When it was received, Unix nanoseconds, if anybody wants to know.
+    received_ns: Option<u64>,
     /// The rejected records, by reason, among those that were begun before the group was submitted.
     rejected_before: Vec<(Reason, u64)>,
     outcome: Option<Outcome>,
@@ -121,14 +123,27 @@ impl InFlight {
         self.lanes[reader].submitted.front().map(|submitted| submitted.until)
     }
 
+    /// When the first group was received that is on its way, of those whose time is known.
+    pub(super) fn oldest_ns(&self) -> Option<u64> {
+        self.lanes.iter().filter_map(|lane| lane.submitted.front()?.received_ns).min()
+    }
+
     /// Notes that a group of the reader is submitted. Returns how many of its records are settled already.
     pub(super) fn submit(&mut self, reader: usize, group: &Group) -> u64 {
         self.submit_records(reader, group.until(), group.records())
     }
 
+    /// Notes when the group was received that the reader has submitted last.
+    pub(super) fn set_received(&mut self, reader: usize, received_ns: Option<u64>) {
+        if let Some(last) = self.lanes[reader].submitted.back_mut() {
+            last.received_ns = received_ns;
+        }
+    }
+
     fn submit_records(&mut self, reader: usize, until: LanePlace, records: u64) -> u64 {
         let Begun { records: begun, rejected: rejected_before } = self.begun_before(reader, until);
-        self.lanes[reader].submitted.push_back(Submitted { until, records, rejected_before, outcome: None });
+        let submitted = Submitted { until, records, received_ns: None, rejected_before, outcome: None };
+        self.lanes[reader].submitted.push_back(submitted);
         begun
     }
 
@@ -161,7 +176,7 @@ impl InFlight {
         dropped.push((reason.into(), missing));
         let outcome = Some(Outcome { delivered, dropped, letters: Vec::new() });
         let rejected_before = Vec::new();
-        let submitted = Submitted { until, records, rejected_before, outcome };
+        let submitted = Submitted { until, records, received_ns: None, rejected_before, outcome };
         self.lanes[reader].submitted.push_back(submitted);
         missing
     }

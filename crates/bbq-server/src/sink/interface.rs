@@ -20,6 +20,8 @@ use super::step::Goal;
 
 /// Nobody notices it at a destination that is read by people. A disk makes several groups durable meanwhile.
 pub(super) const GATHERS_FOR: Duration = Duration::from_millis(1);
+/// See [`Sink::takes_within`]: no server with a protocol of its own takes that long for a batch.
+pub(super) const TAKES_WITHIN: Duration = Duration::from_secs(30);
 
 /// Most groups of a lane in flight, unless the sink says otherwise.
 pub(super) const GROUPS_MAX: usize = 64;
@@ -205,6 +207,12 @@ pub(super) trait Sink: Send {
     /// Whether the driver may forget unsettled groups when the server is to hold. The destination may then get them twice.
     fn may_give_up(&self) -> bool {
         false
+    }
+
+    /// A destination that works takes something within this time, if anything is submitted. One that does not gets no more time for what is
+    /// over the sink's limits.
+    fn takes_within(&self) -> Duration {
+        TAKES_WITHIN
     }
 
     /// Called in each step of a goal for which nothing more will be submitted: what the destination runs should end in order. Returns

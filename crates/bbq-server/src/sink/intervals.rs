@@ -25,11 +25,6 @@ impl Intervals {
         }
         has_passed
     }
-
-    /// The next call begins the first interval again.
-    pub(super) fn reset(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
 }
 
 #[cfg(test)]
@@ -41,7 +36,5 @@ mod tests {
         let (intervals, start) = (Intervals::default(), Instant::now());
         let has_passed = |seconds| intervals.has_passed(ONE_APART, start + Duration::from_secs(seconds));
         assert_eq!([5, 14, 15, 3600, 3609, 3610].map(has_passed), [false, false, true, false, false, true]);
-        intervals.reset();
-        assert_eq!([50, 59, 60].map(has_passed), [false, false, true]);
     }
 }

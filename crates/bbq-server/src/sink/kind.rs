@@ -44,6 +44,16 @@ pub(super) trait Target: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Whether the destination takes messages out of another spool as well: it keeps no position of this one.
+    fn takes_dead_letters(&self) -> bool {
+        false
+    }
+
+    /// Whether the cursor stays behind what is delivered, as the destination may lose what it has taken, and needs it again.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
     /// The file that is written, if it is one file.
     fn file(&self) -> Option<&Path> {
         None

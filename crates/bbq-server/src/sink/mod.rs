@@ -49,6 +49,7 @@ mod outgoing;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod positions;
 mod rejected;
+mod resend;
 mod resolver;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod servers;
@@ -77,7 +78,7 @@ pub(crate) use ledger::OLDEST;
 pub(crate) use ledger::{Account, SINK_DROP_REASONS, SinkLedger, reason_name};
 pub(crate) use opening::SURPLUS_REMEDY;
 pub use opening::SinkOpening;
-pub(crate) use orders::{Orders, Skip, SkipOrder};
+pub(crate) use orders::{Done, Order, Orders, Resent, Skip, Task};
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;
 pub(crate) use spec::why_left_out;

@@ -12,7 +12,7 @@ use tracing::error;
 use super::backlog::{BEFORE, Backlog};
 use super::dead_letters::DeadLetters;
 use super::driver::{DriverParts, SinkDriver};
-use super::in_flight::state_of_output;
+use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
@@ -72,6 +72,8 @@ impl SinkOpening {
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
         let ledger = Arc::new(SinkLedger::of(&cursor));
+        // A sink that is not opened for a while says the same as before.
+        ledger.set_begun(InFlight::of(&cursor).begun());
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
         Ok(SinkOpening {
             index,
@@ -151,7 +153,7 @@ impl SinkOpening {
             sink,
             ledger,
             store,
-            retention,
+            retention: Some(retention),
             replica,
             window_bytes,
             backlog,

@@ -1,4 +1,4 @@
-//! What an operator tells a sink while the server runs: to pause, and to pass messages without delivering them.
+//! What an operator tells a sink while the server runs: to pause, to pass messages without delivering them, to send its dead letters again.
 
 use tokio::sync::oneshot;
 
@@ -11,19 +11,46 @@ pub(crate) enum Skip {
     Before(u64),
 }
 
-/// An order to skip.
+/// What a sink does once, while it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Skip(Skip),
+    /// Gives its dead letters to its destination again.
+    Resend,
+}
+
+/// What became of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// So many messages.
+    Skipped(u64),
+    Resent(Resent),
+}
+
+/// What became of dead letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resent {
+    /// Messages that the destination has now.
+    pub(crate) delivered: u64,
+    /// Those that it refuses again: they are dead letters again.
+    pub(crate) refused: u64,
+    /// Those that were not sent, and why.
+    pub(crate) left: Option<(u64, String)>,
+}
+
+/// A task, and who waits for it.
 #[derive(Debug)]
-pub(crate) struct SkipOrder {
-    pub(crate) skip: Skip,
-    /// How many messages were skipped, or why none.
-    pub(crate) tell: oneshot::Sender<Result<u64, String>>,
+pub(crate) struct Order {
+    pub(crate) task: Task,
+    /// An error is a text for people: nothing was done.
+    pub(crate) tell: oneshot::Sender<Result<Done, String>>,
 }
 
 /// What one sink is told.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     pub(crate) is_paused: bool,
-    skip: Option<SkipOrder>,
+    order: Option<Order>,
     /// Grows with each change.
     pub(crate) changes: u64,
 }
@@ -35,21 +62,21 @@ impl Orders {
     }
 
     /// Takes an order, unless another one waits.
-    pub(crate) fn skip(&mut self, order: SkipOrder) -> Result<(), SkipOrder> {
-        if self.has_skip() {
+    pub(crate) fn give(&mut self, order: Order) -> Result<(), Order> {
+        if self.has_order() {
             return Err(order);
         }
-        self.skip = Some(order);
+        self.order = Some(order);
         self.changes = self.changes.wrapping_add(1);
         Ok(())
     }
 
-    /// Whether somebody waits for messages to be skipped.
-    pub(crate) fn has_skip(&self) -> bool {
-        self.skip.as_ref().is_some_and(|order| !order.tell.is_closed())
+    /// Whether somebody waits for a task to be done.
+    pub(crate) fn has_order(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| !order.tell.is_closed())
     }
 
-    pub(crate) fn take_skip(&mut self) -> Option<SkipOrder> {
-        self.skip.take().filter(|order| !order.tell.is_closed())
+    pub(crate) fn take(&mut self) -> Option<Order> {
+        self.order.take().filter(|order| !order.tell.is_closed())
     }
 }

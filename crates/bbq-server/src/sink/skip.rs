@@ -15,8 +15,8 @@ const WHY: &str = "skipped, as an operator told the sink";
 
 /// What is passed.
 pub(super) struct Plan {
-    /// Of each reader, how many times it is read.
-    pub(super) groups: Vec<u64>,
+    /// Of each reader, the position that it is read up to. What is deleted meanwhile may lead beyond it.
+    pub(super) until: Vec<u64>,
     /// No more messages than these.
     pub(super) most: u64,
 }
@@ -32,59 +32,52 @@ pub(super) struct Skipped {
 
 /// Looks for what is to be passed. The readers are not those that deliver.
 pub(super) fn plan(readers: &mut [LaneReader], skip: Skip) -> io::Result<Plan> {
-    let mut groups = Vec::with_capacity(readers.len());
     match skip {
         Skip::Before(time) => {
-            for reader in readers {
-                groups.push(reads_before(reader, time)?);
-            }
-            Ok(Plan { groups, most: u64::MAX })
+            let until =
+                readers.iter_mut().map(|reader| end_before(reader, time)).collect::<Result<_, _>>()?;
+            Ok(Plan { until, most: u64::MAX })
         }
         Skip::One => {
-            let mut oldest: Option<(u64, usize)> = None;
+            let mut until: Vec<u64> = readers.iter().map(|reader| reader.place().position).collect();
+            let mut oldest: Option<(u64, usize, u64)> = None;
             for (index, reader) in readers.iter_mut().enumerate() {
-                let (reads, received_ns) = reads_to_first(reader)?;
-                groups.push(reads);
-                if let Some(received_ns) = received_ns
-                    && oldest.is_none_or(|(known, _)| received_ns < known)
+                if let Some(received_ns) = first_received(reader)?
+                    && oldest.is_none_or(|(known, ..)| received_ns < known)
                 {
-                    oldest = Some((received_ns, index));
+                    oldest = Some((received_ns, index, reader.place().position));
                 }
             }
-            let of_oldest = |(index, reads): (usize, &mut u64)| {
-                if oldest.is_none_or(|(_, oldest)| oldest != index) {
-                    *reads = 0;
-                }
-            };
-            groups.iter_mut().enumerate().for_each(of_oldest);
-            Ok(Plan { groups, most: 1 })
+            if let Some((_, index, end)) = oldest {
+                until[index] = end;
+            }
+            Ok(Plan { until, most: 1 })
         }
     }
 }
 
-/// Reads until a group that was received at this time or later.
-fn reads_before(reader: &mut LaneReader, time: u64) -> io::Result<u64> {
-    let mut reads = 0;
+/// The end of what was received before this time.
+fn end_before(reader: &mut LaneReader, time: u64) -> io::Result<u64> {
     loop {
+        let end = reader.place().position;
         match reader.next_group()? {
-            Next::CaughtUp => return Ok(reads),
+            Next::CaughtUp => return Ok(end),
             Next::Group(group) if group.received_ns().is_some_and(|received| received >= time) => {
-                return Ok(reads);
+                return Ok(end);
             }
-            Next::Group(_) | Next::Lost(_) => reads += 1,
+            Next::Group(_) | Next::Lost(_) => {}
         }
     }
 }
 
-/// Reads up to the first group, and says when that was received.
-fn reads_to_first(reader: &mut LaneReader) -> io::Result<(u64, Option<u64>)> {
-    let mut reads = 0;
+/// Reads the first group, and says when it was received; `None` if there is none.
+fn first_received(reader: &mut LaneReader) -> io::Result<Option<u64>> {
     loop {
         match reader.next_group()? {
-            Next::CaughtUp => return Ok((reads, None)),
-            Next::Lost(_) => reads += 1,
+            Next::CaughtUp => return Ok(None),
+            Next::Lost(_) => {}
             // One whose time cannot be read is damaged: it comes first.
-            Next::Group(group) => return Ok((reads + 1, Some(group.received_ns().unwrap_or(0)))),
+            Next::Group(group) => return Ok(Some(group.received_ns().unwrap_or(0))),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Invariant: the settled messages of a span are its first messages, even if the delivery is given up in the middle.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bbq_format::Formatter;
 use bbq_spool::Scratch;
@@ -26,6 +27,8 @@ pub(super) struct Delivery {
     records_max: u64,
     /// The one that had the last part.
     piece: Piece,
+    /// Since when the destination fails on the next message, alone.
+    failing_since: Option<Instant>,
     scratch: Scratch,
 }
 
@@ -78,6 +81,7 @@ impl Delivery {
             before: 0,
             records_max: u64::MAX,
             piece: Piece::default(),
+            failing_since: None,
             scratch: Scratch::default(),
         }
     }
@@ -98,6 +102,23 @@ impl Delivery {
         // Nothing is left, or what is left is damaged.
         self.settle(&part, |_, _| {});
         None
+    }
+
+    /// Whether the destination has failed on the next message for so long, and on nothing else meanwhile.
+    pub(super) fn has_failed_for(&mut self, time: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(*self.failing_since.get_or_insert(now)) >= time
+    }
+
+    /// The destination has not failed on the next message, or not on it alone.
+    pub(super) fn forget_failure(&mut self) {
+        self.failing_since = None;
+    }
+
+    /// The same, unless others may yet say what the message is worth.
+    pub(super) fn forget_failure_unless(&mut self, has_others: bool) {
+        if !has_others {
+            self.forget_failure();
+        }
     }
 
     /// Where the messages begin that are not settled.
@@ -159,6 +180,7 @@ impl Delivery {
     /// Notes that the destination refuses a part of several messages: the next part has about half as many.
     pub(super) fn halve(&mut self, part: &SpanPart) {
         self.records_max = (part.part.records.next_power_of_two() / 2).max(1);
+        self.forget_failure();
     }
 
     /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
@@ -179,6 +201,7 @@ impl Delivery {
     /// Settles a part. `note` is called for each group that has some of its messages, with their number, before they are settled.
     fn settle(&mut self, part: &SpanPart, mut note: impl FnMut(&PendingGroup, u64)) {
         self.records_max = u64::MAX;
+        self.forget_failure();
         for share in &part.shares {
             let group = &self.groups[share.group];
             if share.records > 0 {
@@ -277,6 +300,27 @@ mod tests {
         }
         assert_eq!(at, MESSAGES);
         taken
+    }
+
+    /// It may be down for an hour, or take others, in between.
+    #[test]
+    fn a_message_on_which_a_destination_fails_has_its_whole_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path(), MESSAGES / 10);
+        let mut delivery = Delivery::new(groups(&spool, 0, &Arc::default()));
+        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        let fails = |delivery: &mut Delivery, seconds: [u64; 3]| {
+            seconds.map(|at| delivery.has_failed_for(minute, start + Duration::from_secs(at)))
+        };
+        assert_eq!(fails(&mut delivery, [0, 59, 60]), [false, false, true]);
+        delivery.forget_failure();
+        assert_eq!(fails(&mut delivery, [3600, 3659, 3660]), [false, false, true]);
+        let part = delivery.next_part(&mut Formatter::new(Format::Raw), BYTES_MAX).unwrap();
+        delivery.confirm(&part);
+        assert_eq!(fails(&mut delivery, [7200, 7259, 7260]), [false, false, true]);
+        let part = delivery.next_part(&mut Formatter::new(Format::Raw), BYTES_MAX).unwrap();
+        delivery.halve(&part);
+        assert_eq!(fails(&mut delivery, [9000, 9059, 9060]), [false, false, true]);
     }
 
     #[test]

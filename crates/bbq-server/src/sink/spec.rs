@@ -90,6 +90,12 @@ impl SinkSpec {
         let name = query.take_name(spec)?;
         let backlog = Backlog::take(&mut query)?;
         let target = (kind.parse)(argument, &mut query)?;
+        if target.holds_back() && backlog.gives_up() {
+            return Err(ConfigError::new(format!(
+                "{text:?}: a sink that keeps messages which its server may lose cannot give them up; set keep_seconds=0, or leave out \
+                 spool_bytes_max, spool_seconds_max and on_full=drop-oldest"
+            )));
+        }
         // Only kinds whose destination may refuse messages have the option.
         let dead_letters_bytes =
             query.take_number(DEAD_LETTERS_OPTION.key)?.unwrap_or(dead_letters::BYTES_DEFAULT);
@@ -100,7 +106,12 @@ impl SinkSpec {
 
     /// Whether the sink passes all messages on to another bbq server, so that they are on both.
     pub(crate) fn is_replica(&self) -> bool {
-        self.target.is_next_server() && !self.backlog.gives_up()
+        self.target.is_next_server() && self.backlog.takes_all()
+    }
+
+    /// See [`Target::holds_back`].
+    pub(crate) fn holds_back(&self) -> bool {
+        self.target.holds_back()
     }
 
     /// Memory that the sink takes in any case, beside its share of the window.

@@ -13,7 +13,8 @@ use super::driver::SinkDriver;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::{SinkLedger, is_full};
 use super::opening::SinkOpening;
-use super::orders::SkipOrder;
+use super::orders::{Done, Order, Resent, Task};
+use super::resend::Resender;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
@@ -25,6 +26,9 @@ const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);
 const OPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause while the server stops: what is not delivered within `drain_timeout_seconds` waits for the next start.
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How often a sink that sends dead letters again looks whether the server has other plans.
+const RESEND_LOOK: Duration = Duration::from_millis(100);
 
 /// A sink whose thread has not begun.
 pub(crate) struct PendingSink {
@@ -47,6 +51,7 @@ struct SinkThread {
     reopens: u64,
     /// The last step has ended in a hold.
     has_held: bool,
+    resender: Resender,
     clock: Clock,
 }
 
@@ -112,6 +117,8 @@ impl PendingSink {
         let SinkOpening { spec, ledger, .. } = &self.opening;
         let mut pause = OPEN_PAUSE_MIN;
         let sink = loop {
+            // Its destination may be taken apart: nothing is looked for there.
+            self.lifecycle.wait_resumed()?;
             let error = match self.check_place().and_then(|()| self.opening.open_sink(clock.now())) {
                 Ok(sink) => break sink,
                 Err(OpenError::NotYet(error)) => error,
@@ -139,6 +146,7 @@ impl PendingSink {
     fn begin(self, sink: Box<dyn Sink>, clock: Clock) -> Result<Option<SinkThread>, Interrupted> {
         let PendingSink { opening, lifecycle, is_strict } = self;
         let progress = opening.spool.progress();
+        let resender = Resender::new(opening.spec.clone(), &opening.spool);
         let mut driver = opening.begin(sink, clock.now());
         while let Err(error) = driver.begin() {
             if !is_full(&error) && is_strict && lifecycle.refuse(error.to_string()) {
@@ -151,7 +159,17 @@ impl PendingSink {
         lifecycle.wait_begin()?;
         let (silence, looked, reopens) = (Progress::default(), Duration::ZERO, lifecycle.reopens());
         let has_held = false;
-        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, reopens, has_held, clock }))
+        Ok(Some(SinkThread {
+            driver,
+            lifecycle,
+            progress,
+            silence,
+            looked,
+            reopens,
+            has_held,
+            resender,
+            clock,
+        }))
     }
 }
 
@@ -219,12 +237,57 @@ impl SinkThread {
             self.driver.close_idle();
         }
         self.lifecycle.hold()?;
-        if let Some(SkipOrder { skip, tell }) = self.lifecycle.take_skip() {
-            let skipped = self.driver.skip(skip, self.clock.now());
-            // Whoever asked may have gone: what is skipped is in the log and in the ledger.
-            let _gone = tell.send(skipped.map_err(|error| error.to_string()));
+        if let Some(Order { task, tell }) = self.lifecycle.take_order() {
+            let done = match task {
+                Task::Skip(skip) => {
+                    let goes_on = || self.lifecycle.is_working();
+                    self.driver.skip(skip, self.clock.now(), &goes_on).map(Done::Skipped)
+                }
+                Task::Resend => self.resend().map(Done::Resent),
+            };
+            // Whoever asked may have gone: what was done is in the log.
+            let _gone = tell.send(done);
         }
         Ok(())
+    }
+
+    /// Gives the dead letters to the destination again, until it fails or the server has other plans.
+    fn resend(&mut self) -> Result<Resent, String> {
+        self.driver.close_idle();
+        let (state, window_bytes) = (self.driver.state_of_output(), self.driver.window_bytes());
+        let Some(mut resending) = self.resender.begin(state, window_bytes, self.clock.now())? else {
+            return Ok(Resent::default());
+        };
+        let mut why_left = None;
+        loop {
+            let goal = if why_left.is_some() { Goal::Hold } else { Goal::Drain };
+            match resending.driver.step(self.clock.now(), goal) {
+                SinkStep::Progressed | SinkStep::Blocked { .. } => {}
+                SinkStep::Idle(patience) => {
+                    let seen = self.silence.generation();
+                    resending.driver.wait(&self.silence, seen, patience.min(RESEND_LOOK));
+                }
+                SinkStep::Drained | SinkStep::Held => break,
+                SinkStep::Retry { .. } if why_left.is_some() => break,
+                SinkStep::Retry { .. } => why_left = Some("the destination fails"),
+            }
+            if !self.lifecycle.is_working() && why_left.is_none() {
+                why_left = Some("the server stops or reloads");
+            }
+        }
+        if why_left.is_some() {
+            resending.driver.commit_taken()?;
+        }
+        let resent = resending.end(why_left)?;
+        let (sink, left) = (self.driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
+        info!(
+            sink,
+            delivered = resent.delivered,
+            refused = resent.refused,
+            left,
+            "dead letters were sent again"
+        );
+        Ok(resent)
     }
 
     fn goal(&self) -> Goal {

@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &SpoolCatArguments) -> anyhow::Result<Outcome> {
     let format = if arguments.json { Format::Json } else { Format::Raw };
     let mut printer = Printer {
         arguments,
-        formatter: Formatter::new(format),
+        formatter: Formatter::with_rejections(format),
         buffer: Vec::with_capacity(BUFFER_BYTES),
         out: io::stdout().lock(),
         is_damaged: false,

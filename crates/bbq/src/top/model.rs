@@ -135,7 +135,11 @@ fn facts(status: &Status) -> String {
     let share = percent(spool.bytes as f64 / spool.bytes_max as f64);
     let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
     let segments = if spool.segments == 1 { "segment" } else { "segments" };
-    let mut facts = format!(
+    let mut facts = match status.ledger.ahead() {
+        Some(delivered) => format!("another sink has delivered {}   ", count(delivered)),
+        None => String::new(),
+    };
+    facts += &format!(
         "spool {share}: {} of {} in {} {segments}   connections {} of {}",
         bytes(spool.bytes),
         bytes(spool.bytes_max),

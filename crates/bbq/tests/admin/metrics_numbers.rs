@@ -88,6 +88,7 @@ impl Told {
         let fields = [
             ("received_messages_total", "received"),
             ("delivered_messages_total", "delivered"),
+            ("delivered_by_any_messages_total", "delivered_by_any"),
             ("queued_messages", "queued"),
         ];
         self.fields(&fields, "", ledger);
@@ -160,7 +161,12 @@ impl Told {
             ("sink_truncated_total", "truncations"),
         ];
         self.fields(&fields, &labels, sink);
-        self.add("sink_has_problem", &labels, f64::from(u8::from(!sink["problem"].is_null())));
+        self.add("sink_paused", &labels, f64::from(u8::from(sink["paused"] == true)));
+        self.add(
+            "sink_has_problem",
+            &labels,
+            f64::from(u8::from(!sink["problem"].is_null() && sink["paused"] == false)),
+        );
         self.dropped("sink_dropped_messages_total", &labels, &sink["dropped"]);
     }
 

@@ -74,10 +74,14 @@ fn a_kind_of_sink_has_its_options() {
     let (code, text) = explain(&file, &["--json", "sink.file", "--config", "bbq.toml"], &[]);
     let all: Vec<serde_json::Value> = serde_json::from_str(&text).expect("an array");
     let keys: Vec<&str> = all.iter().filter_map(|key| key["key"].as_str()).collect();
-    assert_eq!(keys, ["sink.name", "sink.format", "sink.rotate_bytes", "sink.rotate", "sink.keep"]);
+    let common =
+        ["sink.name", "sink.spool_bytes_max", "sink.spool_seconds_max", "sink.on_full", "sink.start"];
+    let own = ["sink.format", "sink.rotate_bytes", "sink.rotate", "sink.keep"];
+    assert_eq!(keys, [&common[..], &own[..]].concat());
     assert_eq!(all[0]["in_effect"].as_array().map(Vec::len), Some(0), "that of another kind");
-    assert_eq!(all[4]["in_effect"][0]["value"], "3");
-    assert_eq!((code, &all[4]["of"]), (Some(0), &serde_json::json!(["file"])));
+    let keep = all.last().expect("the last one");
+    assert_eq!(keep["in_effect"][0]["value"], "3");
+    assert_eq!((code, &keep["of"]), (Some(0), &serde_json::json!(["file"])));
     for (kind, default) in [("file", "raw"), ("http", "json")] {
         let (_, text) = explain(FILE, &[&format!("sink.{kind}")], &[]);
         assert!(text.contains(&format!("default     {default}\n")), "{text}");

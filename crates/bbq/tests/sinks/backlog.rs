@@ -109,7 +109,7 @@ fn a_destination_that_comes_back_gets_the_last_messages() {
 fn a_destination_that_hangs_gets_no_more_time_for_what_is_over_the_limit() {
     const LINES: u64 = 100_000;
     let (address, bodies) = serve(|_| None);
-    let setup = setup(&address, "on_full=drop-oldest", "1");
+    let setup = setup(&address, "on_full=drop-oldest&timeout_seconds=2", "1");
     let server = setup.start();
     send(&server, 0..LINES);
     wait_archive(&server, LINES);

@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::http::{dead_letters, lines, poster, wait_problem};
 use crate::http_server::{response, serve};
 use crate::support::client::assert_numbered_lines;
-use crate::support::{BBQ, Server, Setup, assert_balanced};
+use crate::support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
 
 fn sink(setup: &Setup, arguments: &[&str]) -> Output {
     let (action, rest) = arguments.split_first().expect("an action");
@@ -52,6 +54,23 @@ fn next_server() -> Setup {
     Setup::new(&["bbq+tcp://127.0.0.1:{0}", "http+tcp://127.0.0.1:{1}"])
 }
 
+/// One sink has delivered 1000, and the other one everything.
+fn assert_says_who_is_ahead(server: &Server<'_>, received: u64) {
+    let ledger = &server.status()["ledger"];
+    assert_eq!(
+        (&ledger["delivered"], &ledger["delivered_by_any"]),
+        (&json!(1000), &json!(received)),
+        "{ledger:#}"
+    );
+    let text = Command::new(BBQ)
+        .args(["status", "--admin", &server.setup.admin()])
+        .output()
+        .expect("it runs")
+        .stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains(&format!("furthest behind; another one has delivered {received})")), "{text}");
+}
+
 /// Each kind that a machine without other servers has.
 #[test]
 fn a_paused_sink_delivers_nothing_until_it_is_resumed_also_after_a_restart() {
@@ -84,6 +103,7 @@ fn a_paused_sink_delivers_nothing_until_it_is_resumed_also_after_a_restart() {
             );
             server.wait_status("the other one goes on", |status| of_sink(status, "archive")["queued"] == 0);
             assert_balanced(&status);
+            assert_says_who_is_ahead(&server, 1000 * (u64::from(run) + 2));
             let (code, text) = server.health();
             assert!(code == 200 && text.contains("name=one is paused"), "{text}");
             assert_eq!(server.stop(), Some(0), "{}", setup.log());
@@ -220,6 +240,149 @@ fn all_that_waits_can_be_skipped_up_to_a_time() {
     }
 }
 
+/// It refuses what has a word of this list, and fails while it is down.
+struct Choosy {
+    refused: Arc<Mutex<Vec<&'static str>>>,
+    fails_on: Arc<Mutex<Option<&'static str>>>,
+}
+
+fn choosy(refused: &[&'static str]) -> (Choosy, String, Receiver<String>) {
+    let choosy = Choosy { refused: Arc::new(Mutex::new(refused.to_vec())), fails_on: Arc::default() };
+    let (refused, fails_on) = (Arc::clone(&choosy.refused), Arc::clone(&choosy.fails_on));
+    let (address, bodies) = serve(move |body| {
+        let refuses = refused.lock().expect("no panic").iter().any(|word| body.contains(word));
+        let fails = fails_on.lock().expect("no panic").is_some_and(|word| body.contains(word));
+        Some(response(match (fails, refuses) {
+            (true, _) => "503 Service Unavailable",
+            (_, true) => "400 Bad Request",
+            _ => "204 No Content",
+        }))
+    });
+    (choosy, address, bodies)
+}
+
+/// The messages in bodies of JSON that were taken: what was refused or failed is in none of them.
+fn taken(bodies: &Receiver<String>, has_failed: impl Fn(&str) -> bool) -> Vec<Value> {
+    let bodies: Vec<String> =
+        bodies.try_iter().filter(|body| !body.is_empty() && !has_failed(body)).collect();
+    bodies
+        .iter()
+        .flat_map(|body| body.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn wait_refused(server: &Server<'_>, delivered: u64, refused: u64) {
+    let status = server.wait_status("some are refused", |status| {
+        let one = of_sink(status, "one");
+        one["delivered"] == delivered && one["dropped"] == json!({ "refused": refused })
+    });
+    assert_balanced(&status);
+}
+
+/// They are durable with the commit that follows.
+fn wait_letters(setup: &Setup, letters: usize) -> Vec<Value> {
+    let start = Instant::now();
+    loop {
+        let is_there = setup.data().join("dead-letters").exists();
+        let kept = if is_there { dead_letters(setup) } else { Vec::new() };
+        if kept.len() == letters {
+            return kept;
+        }
+        assert!(start.elapsed() < PATIENCE, "{} are kept", kept.len());
+    }
+}
+
+#[test]
+fn dead_letters_are_given_to_their_sink_again_as_they_were() {
+    let (choosy, address, bodies) = choosy(&["bad", "worse"]);
+    let mut setup = Setup::new(&["syslog+tcp://127.0.0.1:{0}?name=app"]).with(&["--workers", "1"]);
+    setup.set_sinks(&[
+        &format!("http://{address}/?format=json&name=one"),
+        "file:{dir}/archive.log?name=archive",
+    ]);
+    let server = setup.start();
+    assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
+    // One has two lines.
+    let messages = ["<13>good a", "<13>bad\nand long", "<13>worse", "<13>bad b", "<13>good c"];
+    let framed: String = messages.iter().map(|message| format!("{} {message}", message.len())).collect();
+    server.send(0, framed.as_bytes());
+    wait_refused(&server, 2, 3);
+    let before = wait_letters(&setup, 3);
+    taken(&bodies, |_| true);
+    choosy.refused.lock().expect("no panic").retain(|word| *word == "worse");
+    assert!(told(&setup, &["resend", "one"]).contains("resent 2 messages to one; 1 message refused again"));
+    let sent = taken(&bodies, |body| body.contains("worse"));
+    let without = |letter: &Value| {
+        let mut letter = letter.clone();
+        letter.as_object_mut().expect("an object").remove("rejected").expect("a dead letter says why");
+        letter
+    };
+    let expected: Vec<Value> =
+        before.iter().filter(|letter| !letter.to_string().contains("worse")).map(without).collect();
+    assert_eq!(sent, expected);
+    assert!(sent.iter().any(|message| message["message"] == "<13>bad\nand long"), "{sent:?}");
+    let left = dead_letters(&setup);
+    assert_eq!(left.iter().map(|letter| &letter["message"]).collect::<Vec<_>>(), [&json!("<13>worse")]);
+    choosy.refused.lock().expect("no panic").clear();
+    assert!(told(&setup, &["resend", "one"]).contains("resent 1 message to one\n"));
+    assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
+    // New ones go on as before, and nobody else got the old ones twice.
+    server.send(0, b"7 <13>end");
+    server.wait_status("the end", |status| {
+        of_sink(status, "one")["delivered"] == 3 && of_sink(status, "archive")["queued"] == 0
+    });
+    let archived = fs::read_to_string(setup.path().join("archive.log")).expect("a file");
+    assert_eq!(archived.matches('<').count(), 6, "{archived}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Also over a kill. What comes later is not held up.
+#[test]
+fn what_could_not_be_sent_again_is_left_for_the_next_time() {
+    const LETTERS: usize = 3000;
+    let (choosy, address, bodies) = choosy(&["bad"]);
+    let mut setup = poster(&address, "").with(&["--workers", "1"]);
+    setup.set_sinks(&[&format!("http://{address}/?format=json&name=one")]);
+    let mut server = setup.start();
+    server.send(0, b"good\n");
+    server.wait_delivered(1);
+    let sent: String = (0..LETTERS).map(|number| format!("bad {number}\n")).collect();
+    for part in sent.lines().collect::<Vec<_>>().chunks(LETTERS / 20) {
+        server.send(0, (part.join("\n") + "\n").as_bytes());
+        server.wait_status("durable", |status| status["ledger"]["queued"] == 0);
+    }
+    wait_letters(&setup, LETTERS);
+    taken(&bodies, |_| true);
+    choosy.refused.lock().expect("no panic").clear();
+    *choosy.fails_on.lock().expect("no panic") = Some("bad 2000");
+    let mut delivered = Vec::new();
+    let fails = |body: &str| body.contains("bad 2000");
+    for is_killed in [true, false] {
+        let why = refused(&setup, &["resend", "one"]);
+        assert!(why.contains(" left: ") && why.contains("503"), "{why}");
+        server.send(0, b"good\n");
+        server.wait_status("new ones go on", |status| status["ledger"]["queued"] == 0);
+        if is_killed {
+            server.kill();
+            server = setup.start();
+        }
+        delivered.extend(taken(&bodies, fails));
+    }
+    *choosy.fails_on.lock().expect("no panic") = None;
+    assert!(told(&setup, &["resend", "one"]).contains("resent "));
+    delivered.extend(taken(&bodies, |_| false));
+    let texts = |messages: &[Value]| -> Vec<String> {
+        let texts = messages.iter().map(|message| message["message"].as_str().expect("text").to_owned());
+        texts.filter(|text| text.starts_with("bad")).collect()
+    };
+    let (delivered, kept) = (texts(&delivered), sent.lines().map(str::to_owned).collect::<Vec<_>>());
+    let first = delivered.iter().zip(&kept).position(|(delivered, kept)| delivered != kept);
+    assert!(delivered == kept, "{} of {}; the first that differs: {first:?}", delivered.len(), kept.len());
+    assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
 #[test]
 fn mistakes_are_told() {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
@@ -227,6 +390,7 @@ fn mistakes_are_told() {
     let server = setup.start();
     for (arguments, says) in [
         (&["pause", "three"][..], "no sink is called \"three\"; there are: one, two"),
+        (&["resend", "one"], "only sinks http: and otlp take dead letters again, and one is another kind"),
         (&["skip", "one", "--before", "soon"], "use now, how long ago (90s, 10m, 2h, 1d), or a time such as"),
     ] {
         let why = refused(&setup, arguments);

@@ -34,13 +34,14 @@ export class Ledger {
   }
 
   update(status, rates) {
-    const { received, delivered, queued, dropped } = status.ledger;
+    const { received, delivered, delivered_by_any, queued, dropped } = status.ledger;
     const lost = sum(dropped);
     [received, delivered, queued, lost].forEach((value, place) => setData(this.terms[place], value, count(value)));
     const off = received - delivered - queued - lost;
     const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered);
     const balance = byId("balance");
-    const sinks = status.sinks.length > 1 ? ", by the sink that is furthest behind" : "";
+    const ahead = delivered_by_any > delivered ? "; another one has delivered " + count(delivered_by_any) : "";
+    const sinks = status.sinks.length > 1 ? ", by the sink that is furthest behind" + ahead : "";
     if (off === 0) {
       setText(balance, "\u2713 balances" + sinks);
       setAttribute(balance, "data-level", "well");

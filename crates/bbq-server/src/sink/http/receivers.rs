@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bbq_tls::ClientTls;
 use hyper::Uri;
@@ -30,9 +31,15 @@ pub(in crate::sink) struct Receivers {
     each: Vec<Receiver>,
     /// The number of the receiver in use.
     current: AtomicUsize,
+    takes_within: Duration,
 }
 
 impl Receivers {
+    /// How long one that works takes at most until it has taken a request, over all of them.
+    pub(in crate::sink) fn takes_within(&self) -> Duration {
+        self.takes_within
+    }
+
     /// `tls` is `None` for URLs without TLS. There is at least one URL.
     ///
     /// # Errors
@@ -53,7 +60,9 @@ impl Receivers {
             })
         };
         let each = uris.iter().map(receiver).collect::<Result<_, OpenError>>()?;
-        Ok(Receivers { each, current: AtomicUsize::new(0) })
+        let servers = u32::try_from(uris.len()).unwrap_or(u32::MAX);
+        let takes_within = timing.takes_within().saturating_mul(servers);
+        Ok(Receivers { each, current: AtomicUsize::new(0), takes_within })
     }
 
     pub(super) fn has_several(&self) -> bool {
@@ -95,8 +104,6 @@ impl Receivers {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn receivers(count: usize) -> Receivers {

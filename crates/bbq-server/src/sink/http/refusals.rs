@@ -47,8 +47,6 @@ pub(in crate::sink) struct Refusals {
     failures: AtomicU64,
     /// Messages that it refused since it last took one, or since the sink last waited.
     in_a_row: AtomicU64,
-    /// For how long it has failed on the next message.
-    failing: Intervals,
     /// For how long it has refused the next message, when there are too many first refusals.
     apart: Intervals,
 }
@@ -62,7 +60,6 @@ impl Refusals {
             first: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             in_a_row: AtomicU64::new(0),
-            failing: Intervals::default(),
             apart: Intervals::default(),
         };
         let known = (0..=FIRST_REFUSALS_MAX).chain([TAKEN]);
@@ -76,7 +73,6 @@ impl Refusals {
         self.first.store(TAKEN, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.in_a_row.store(0, Ordering::Relaxed);
-        self.failing.reset();
     }
 
     /// Whether the next refusal is the first since the server took a message.
@@ -95,11 +91,6 @@ impl Refusals {
         self.apart.has_passed(ONE_APART, now)
     }
 
-    /// Whether a message is to be set apart on which the server fails.
-    pub(in crate::sink) fn has_failed_long(&self, now: Instant) -> bool {
-        self.failing.has_passed(FAILED_FOR, now)
-    }
-
     /// Counts messages that are refused.
     ///
     /// # Errors
@@ -116,7 +107,7 @@ impl Refusals {
         if self.in_a_row.load(Ordering::Relaxed) >= REFUSED_IN_A_ROW_MAX {
             self.in_a_row.store(0, Ordering::Relaxed);
             return Err(TooMany::InARow(format!(
-                "{why}; it refuses more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are dead letters: is that right?"
+                "{why}; it refuses more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are dead letters: check the messages and the server"
             )));
         }
         counter.fetch_add(messages, Ordering::Relaxed);
@@ -180,20 +171,6 @@ mod tests {
         }
         refusals.taken();
         refusals.count_doubtful("500").unwrap();
-    }
-
-    #[test]
-    fn a_message_on_which_a_server_fails_is_tried_for_a_minute() {
-        let refusals = Refusals::new("x".to_owned(), "y", None);
-        let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(
-            [0, 59, 60, 61].map(|at| refusals.has_failed_long(after(at))),
-            [false, false, true, false]
-        );
-        // It has worked meanwhile.
-        refusals.taken();
-        assert_eq!([120, 179, 180].map(|at| refusals.has_failed_long(after(at))), [false, false, true]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bbq_format::{Format, Formatter};
 use bbq_spec::RateLimitedLog;
@@ -110,6 +110,11 @@ impl Requests {
         Requests { receivers, refusals, shown, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
     }
 
+    /// See [`Sink::takes_within`](crate::sink::interface::Sink::takes_within).
+    pub(in crate::sink) fn takes_within(&self) -> Duration {
+        self.receivers.takes_within()
+    }
+
     /// Delivers the rest of a span, or rejects it. Each receiver has an attempt before the function returns an error. After that it
     /// is called again for what is left then.
     pub(in crate::sink) async fn deliver(
@@ -145,6 +150,10 @@ impl Requests {
             errors.push(why);
             receivers.leave(number);
         }
+        if failed.is_none() && receivers.has_several() {
+            // They are down, or busy: that says nothing about the message.
+            delivery.forget_failure();
+        }
         Err(io::Error::other(errors.join("; ")))
     }
 
@@ -172,6 +181,7 @@ impl Requests {
                         self.body_bytes.late(bytes);
                         delivery.halve(&sent);
                     }
+                    delivery.forget_failure_unless(has_others);
                     return Err(error.into());
                 }
             };
@@ -190,7 +200,10 @@ impl Requests {
                         delivery.reject(&sent, REFUSED, &why);
                     }
                 }
-                Verdict::Later(why) => return Err(Left { why, has_failed: false }),
+                Verdict::Later(why) => {
+                    delivery.forget_failure_unless(has_others);
+                    return Err(Left { why, has_failed: false });
+                }
                 Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
                 Verdict::TooLarge(_) if records > 1 => {
                     self.body_bytes.too_large(bytes);
@@ -207,7 +220,7 @@ impl Requests {
                         delivery.reject(&sent, REFUSED, &why);
                     }
                 }
-                Verdict::Failed(why) if self.refusals.has_failed_long(Instant::now()) => {
+                Verdict::Failed(why) if delivery.has_failed_for(FAILED_FOR, Instant::now()) => {
                     delivery.reject(&sent, REFUSED, &why);
                 }
                 Verdict::Failed(why) => {

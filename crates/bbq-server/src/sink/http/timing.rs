@@ -29,7 +29,15 @@ pub(in crate::sink) struct Timing {
     pub(in crate::sink) connection: Duration,
 }
 
+/// A time-out is told by the sink itself: this is for what hangs in spite of it.
+const BEYOND_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Timing {
+    /// The head of a response and the rest of it have a time-out each.
+    pub(in crate::sink) fn takes_within(&self) -> Duration {
+        2 * self.timeout + BEYOND_TIMEOUT
+    }
+
     /// Takes the options.
     ///
     /// # Errors

@@ -199,6 +199,10 @@ fn check_topic(topic: &str) -> Result<(), String> {
 struct OpenKafka(Arc<KafkaSettings>);
 
 impl Target for OpenKafka {
+    fn holds_back(&self) -> bool {
+        self.0.is_exactly_once && !self.0.keep.is_zero()
+    }
+
     /// A transaction that is sent, and one that collects.
     fn memory_bytes_min(&self) -> u64 {
         2 * TRANSACTION_BYTES_MAX as u64

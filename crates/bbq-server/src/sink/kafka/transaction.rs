@@ -239,6 +239,8 @@ impl Connection {
                 failures.push(Failure { number: self.sent.len(), code });
             }
         }
+        // Without a transaction the others are delivered.
+        link.has_taken |= !self.settings.is_exactly_once && failures.len() < self.sent.len();
         self.check_fatal().inspect_err(|_| link.size.shrink())?;
         let (mut trouble, mut needs_smaller_batch) = (None, false);
         let mut refused = Vec::new();
@@ -299,6 +301,11 @@ impl Connection {
         let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
         let is_doubtful = !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX;
         let are_many = link.refused_in_a_row >= REFUSED_IN_A_ROW_MAX;
+        if *code == Code::InvalidTimestamp && (is_doubtful || are_many) {
+            // The server has set the times, and not a sender.
+            link.refused_in_a_row = 0;
+            return failed("what waits is too old for the topic: raise its message.timestamp.before.max.ms");
+        }
         if self.settings.is_exactly_once && (is_doubtful || are_many) {
             if !self.takes_own(link, call)? {
                 return failed(
@@ -318,7 +325,9 @@ impl Connection {
             return check_runs(link, &self.committed);
         } else if are_many {
             link.refused_in_a_row = 0;
-            return failed("so it says of more than 1000 in a row, which are dead letters: is that right?");
+            return failed(
+                "so it says of more than 1000 in a row, which are dead letters: check the messages and the topic",
+            );
         }
         link.refused_in_a_row += refused.len();
         for (record, code) in refused {

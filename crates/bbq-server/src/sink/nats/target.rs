@@ -191,6 +191,10 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
 struct OpenNats(Arc<NatsSettings>);
 
 impl Target for OpenNats {
+    fn holds_back(&self) -> bool {
+        !self.0.keep.is_zero()
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let remembered = match state.and_then(Remembered::parse) {
             Some(remembered) => remembered,

@@ -21,7 +21,7 @@ use super::open_object::OpenObject;
 use super::settings::ObjectSettings;
 use super::store::Store;
 use crate::sink::delivery::PendingGroup;
-use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
+use crate::sink::interface::{Now, Problem, Room, Settled, Sink, TAKES_WITHIN};
 use crate::sink::last_group::{Compared, LastGroup, Unproven};
 use crate::sink::tasks::wait_for_task;
 
@@ -352,6 +352,11 @@ impl Sink for ObjectSink {
 
     fn may_give_up(&self) -> bool {
         true
+    }
+
+    /// Nothing is settled before an object is complete.
+    fn takes_within(&self) -> Duration {
+        self.settings.age + TAKES_WITHIN
     }
 
     /// Everything that is here is cut, as nothing more comes.

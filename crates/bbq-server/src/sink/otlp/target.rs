@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_format::Format;
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
@@ -146,6 +147,10 @@ struct OtlpTarget {
 }
 
 impl Target for OtlpTarget {
+    fn takes_dead_letters(&self) -> bool {
+        true
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let refusals =
             |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
@@ -200,6 +205,10 @@ impl OtlpWay for GrpcCalls {
 struct OtlpDestination<W>(W);
 
 impl<W: OtlpWay> Destination for OtlpDestination<W> {
+    fn takes_within(&self) -> Duration {
+        self.0.requests().takes_within()
+    }
+
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
         self.0.requests().deliver(delivery, Format::Otlp, &self.0).await
     }
