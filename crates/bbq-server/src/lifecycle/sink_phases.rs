@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::sink::{Order, Orders};
 
-/// How often a sink that is paused before it was opened looks at the phase, should it miss a change.
+/// How often a sink that is paused before its output is open says again, while the server starts, that the start need not wait for it.
 const PAUSED_LOOK: Duration = Duration::from_secs(1);
 
 /// The phase that control sets.

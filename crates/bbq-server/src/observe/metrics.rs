@@ -168,7 +168,7 @@ fn server(status: &Status, text: &mut Text) {
     text.one("bbq_received_messages", Kind::Counter, help, ledger.received as f64);
     let help = "Messages that every sink has delivered.";
     text.one("bbq_delivered_messages", Kind::Counter, help, ledger.delivered as f64);
-    let help = "Messages that the sink has delivered which has delivered most.";
+    let help = "Messages that the sink furthest ahead has delivered.";
     text.one("bbq_delivered_by_any_messages", Kind::Counter, help, ledger.delivered_by_any as f64);
     let help = "Messages that a sink has not delivered yet.";
     text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);

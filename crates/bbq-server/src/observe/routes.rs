@@ -190,9 +190,10 @@ async fn reload(
     shown.reload.ask(query.as_deref().unwrap_or_default()).await
 }
 
-/// Tells a sink what an operator wants.
+/// Tells a sink what an operator wants. It takes as long as the sink takes to come to a hold, and to do it.
 async fn sinks(
     State(shown): State<Shown>,
+    Extension(endless): Extension<Arc<Endless>>,
     Extension(AskedBy(peer)): Extension<AskedBy>,
     Path(action): Path<String>,
     headers: HeaderMap,
@@ -208,6 +209,7 @@ async fn sinks(
         )
             .into_response();
     }
+    endless.has_begun.store(true, Ordering::Relaxed);
     sink_door::answer(&shown.parts(), &action, query.as_deref().unwrap_or_default()).await
 }
 

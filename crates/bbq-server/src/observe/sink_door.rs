@@ -9,14 +9,13 @@ use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse as _, Response};
 use bbq_spec::unix_ns;
 use bbq_spool::CursorStore;
-use chrono::DateTime;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::info;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::tail::{From, from};
-use crate::sink::{Done, Order, Resent, Skip, Task};
+use crate::sink::{Done, Order, Resent, Skip, Task, rfc3339_ns};
 
 /// A sink that works comes to a hold within a second, and one that retries at once. What it skips is read and kept on the disk. The client
 /// waits longer.
@@ -141,9 +140,12 @@ impl Asked {
         format!("skipped {}, kept in {} (bbq spool cat){full}", counted(messages), kept.display())
     }
 
-    fn resent(&self, Resent { delivered, refused, left }: Resent) -> Result<String, (StatusCode, String)> {
-        let again =
-            if refused == 0 { String::new() } else { format!("; {} refused again", counted(refused)) };
+    fn resent(&self, Resent { delivered, dropped, left }: Resent) -> Result<String, (StatusCode, String)> {
+        let of_reason = |(reason, messages): (&String, &u64)| match &**reason {
+            "refused" => format!("; {} refused again", counted(*messages)),
+            reason => format!("; {} dropped ({reason})", counted(*messages)),
+        };
+        let again: String = dropped.iter().map(of_reason).collect();
         match left {
             Some((left, why)) => {
                 let left = counted(left);
@@ -152,7 +154,7 @@ impl Asked {
                     format!("resent {}{again}; {left} left: {why}", counted(delivered)),
                 ))
             }
-            None if delivered == 0 && refused == 0 => Ok(format!("{} has no dead letters", self.name)),
+            None if delivered == 0 && dropped.is_empty() => Ok(format!("{} has no dead letters", self.name)),
             None => Ok(format!("resent {} to {}{again}", counted(delivered), self.name)),
         }
     }
@@ -171,9 +173,7 @@ fn time(text: &str) -> Result<u64, String> {
         }
         _ => {}
     }
-    let time = DateTime::parse_from_rfc3339(text).ok().and_then(|time| time.timestamp_nanos_opt());
-    let time = time.and_then(|time| u64::try_from(time).ok());
-    time.ok_or_else(|| {
+    rfc3339_ns(text).ok_or_else(|| {
         format!(
             "before={text}: use now, how long ago (90s, 10m, 2h, 1d), or a time such as 2026-01-31T23:59:59Z"
         )

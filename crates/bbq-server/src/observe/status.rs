@@ -408,7 +408,7 @@ pub struct LedgerStatus {
     pub received: u64,
     /// By every sink.
     pub delivered: u64,
-    /// By the sink that has delivered most.
+    /// By the sink that is furthest ahead.
     #[serde(default)]
     pub delivered_by_any: u64,
     /// Not yet by every sink.
@@ -418,7 +418,7 @@ pub struct LedgerStatus {
 }
 
 impl LedgerStatus {
-    /// What the sink that has delivered most is ahead of the one that is furthest behind, if there are such.
+    /// What the sink that is furthest ahead has delivered, if that is more than `delivered`.
     #[must_use]
     pub fn ahead(&self) -> Option<u64> {
         (self.delivered_by_any > self.delivered).then_some(self.delivered_by_any)

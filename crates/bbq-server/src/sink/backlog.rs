@@ -168,18 +168,21 @@ impl Waiting {
     }
 }
 
+/// Unix nanoseconds of a time as an operator writes it; `None` before 1970, and of other text.
+pub(crate) fn rfc3339_ns(text: &str) -> Option<u64> {
+    let time = DateTime::parse_from_rfc3339(text).ok()?;
+    u64::try_from(time.timestamp_nanos_opt()?).ok()
+}
+
 impl Start {
     fn parse(text: &str) -> Result<Start, String> {
         match text {
             "oldest" => Ok(Start::Oldest),
             "end" => Ok(Start::End),
             _ => {
-                let time =
-                    DateTime::parse_from_rfc3339(text).ok().and_then(|time| time.timestamp_nanos_opt());
-                let time = time.and_then(|time| u64::try_from(time).ok());
                 let values = &OPTIONS[3].values;
-                time.map(Start::At)
-                    .ok_or_else(|| format!("{text:?} is not a place to begin at; write {values}"))
+                let place = rfc3339_ns(text).map(Start::At);
+                place.ok_or_else(|| format!("{text:?} is not a place to begin at; write {values}"))
             }
         }
     }

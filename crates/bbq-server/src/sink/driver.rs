@@ -204,15 +204,10 @@ impl SinkDriver {
         if messages > 0 {
             info!(sink = self.parts.name, messages, "skipped, as an operator told the sink");
         }
-        match tried {
+        match tried.map_err(io::Error::from) {
             Ok(()) => Ok(messages),
-            Err(Problem::Retry(error) | Problem::Failed(error)) if messages == 0 => Err(error.to_string()),
-            Err(Problem::Retry(error) | Problem::Failed(error)) => {
-                Err(format!("skipped {messages}, and then: {error}"))
-            }
-            Err(Problem::Blocked { .. }) => {
-                Err(format!("skipped {messages}; the destination takes nothing now"))
-            }
+            Err(error) if messages == 0 => Err(error.to_string()),
+            Err(error) => Err(format!("skipped {messages}, and then: {error}")),
         }
     }
 
@@ -223,7 +218,7 @@ impl SinkDriver {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Problem> {
         // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
-        self.commit()?;
+        self.commit_taken()?;
         self.roll_back().map_err(Problem::Retry)?;
         let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
         let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
@@ -270,15 +265,17 @@ impl SinkDriver {
         }
     }
 
-    /// Makes durable what the destination has taken, for one that fails now.
-    ///
-    /// # Errors
-    /// Why it failed: what was taken since the last commit is sent again.
-    pub(super) fn commit_taken(&mut self) -> Result<(), String> {
-        self.commit().map_err(|problem| match problem {
-            Problem::Retry(error) | Problem::Failed(error) => error.to_string(),
-            Problem::Blocked { .. } => "the destination takes nothing".to_owned(),
-        })
+    /// Makes durable what the destination has taken, for one that may fail now. What is in doubt is rolled back first.
+    pub(super) fn commit_taken(&mut self) -> Result<(), Problem> {
+        self.advance()?;
+        self.commit()
+    }
+
+    /// The same, and leaves the dead letters to somebody else until there are more of them.
+    pub(super) fn release_letters(&mut self) -> Result<(), Problem> {
+        self.commit_taken()?;
+        self.parts.dead_letters.forget();
+        Ok(())
     }
 
     /// What the sink has told the cursor to remember.
@@ -321,13 +318,11 @@ impl SinkDriver {
     /// # Errors
     /// Why it failed; try again.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        self.advance().map_err(|problem| match problem {
-            Problem::Retry(error) => error,
-            Problem::Failed(error) => {
+        self.advance().map_err(|problem| {
+            if let Problem::Failed(_) = problem {
                 self.task = Task::RollBack;
-                error
             }
-            Problem::Blocked { .. } => io::ErrorKind::WouldBlock.into(),
+            problem.into()
         })
     }
 
@@ -439,18 +434,21 @@ impl SinkDriver {
 
     /// Whether the sink is over its limits, and its destination takes nothing of what is on its way.
     fn is_stuck_over_limit(&mut self) -> bool {
+        if !self.parts.backlog.gives_up() {
+            return false;
+        }
         if self.in_flight.is_empty() {
             self.last_settled = self.now.monotonic;
             return false;
         }
         let waited = self.now.monotonic.saturating_sub(self.last_settled);
-        let usage = self.parts.spool.usage();
-        let is_nearly_full = usage.bytes() > usage.bytes_max() / 8 * 7;
         let sink = &self.parts.sink;
         let is_stuck = self.settling_fails || (sink.may_give_up() && waited >= sink.takes_within());
-        if self.task != Task::Deliver || !is_stuck || !self.parts.backlog.gives_up() {
+        if self.task != Task::Deliver || !is_stuck {
             return false;
         }
+        let usage = self.parts.spool.usage();
+        let is_nearly_full = usage.bytes() > usage.bytes_max() / 8 * 7;
         let unread = self.unread_bytes();
         let waiting = Waiting {
             bytes: unread.saturating_add(self.in_flight.bytes()),

@@ -96,6 +96,17 @@ pub(super) enum Problem {
     },
 }
 
+impl From<Problem> for io::Error {
+    fn from(problem: Problem) -> io::Error {
+        match problem {
+            Problem::Retry(error) | Problem::Failed(error) => error,
+            Problem::Blocked { .. } => {
+                io::Error::new(io::ErrorKind::WouldBlock, "the destination takes nothing now")
+            }
+        }
+    }
+}
+
 /// Why a sink is not open.
 #[derive(Debug)]
 pub(super) enum OpenError {

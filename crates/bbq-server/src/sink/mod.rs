@@ -65,7 +65,7 @@ mod texts;
 mod thread;
 mod tls_options;
 
-pub(crate) use backlog::{OVER_LIMIT, common_options};
+pub(crate) use backlog::{OVER_LIMIT, common_options, rfc3339_ns};
 pub use driver::SinkDriver;
 pub use forward::{LinkNetwork, simulated_link};
 pub(crate) use handler::sink_spec as handler_spec;

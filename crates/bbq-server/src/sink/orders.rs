@@ -1,5 +1,7 @@
 //! What an operator tells a sink while the server runs: to pause, to pass messages without delivering them, to send its dead letters again.
 
+use std::collections::BTreeMap;
+
 use tokio::sync::oneshot;
 
 /// Which messages are passed.
@@ -32,8 +34,8 @@ pub(crate) enum Done {
 pub(crate) struct Resent {
     /// Messages that the destination has now.
     pub(crate) delivered: u64,
-    /// Those that it refuses again: they are dead letters again.
-    pub(crate) refused: u64,
+    /// Those that it has not, by reason. What is `refused` is a dead letter again.
+    pub(crate) dropped: BTreeMap<String, u64>,
     /// Those that were not sent, and why.
     pub(crate) left: Option<(u64, String)>,
 }
@@ -42,7 +44,7 @@ pub(crate) struct Resent {
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) task: Task,
-    /// An error is a text for people: nothing was done.
+    /// An error says, for people, why it was not done, or not all of it.
     pub(crate) tell: oneshot::Sender<Result<Done, String>>,
 }
 

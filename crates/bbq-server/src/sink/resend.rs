@@ -3,12 +3,14 @@
 //! ```text
 //! DATA/dead-letters/SINK          the dead letters, also those that are refused again
 //! DATA/dead-letters/SINK.resend   those that are being sent, with a cursor of their own: after a kill the next order goes on
+//! DATA/dead-letters/SINK.sent     those that are done with, while they are deleted
 //! ```
 //!
 //! A driver of its own reads them, so all that holds for a sink holds here. It stops at the first failure that is no refusal: until then the
 //! sink's other messages wait.
 //!
-//! Invariant: a dead letter is deleted when the destination has it or it is a dead letter again, and not before.
+//! Invariant: a dead letter is deleted when the cursor has passed it, which says that the destination has it, that it is a dead letter again,
+//! or that it is counted as something else; and not before.
 
 use std::fs;
 use std::io;
@@ -23,9 +25,13 @@ use super::backlog::Backlog;
 use super::dead_letters::DeadLetters;
 use super::driver::{DriverParts, SinkDriver};
 use super::interface::{Now, OpenError};
-use super::ledger::{REFUSED, SinkLedger};
+use super::ledger::SinkLedger;
 use super::orders::Resent;
 use super::spec::SinkSpec;
+
+/// How the names of these directories end.
+const RESENT: &str = ".resend";
+const DONE: &str = "sent";
 
 /// Dead letters on their way.
 pub(super) struct Resending {
@@ -35,6 +41,7 @@ pub(super) struct Resending {
     records: u64,
     directory: PathBuf,
     spool: Arc<Spool>,
+    storage: Arc<dyn Storage>,
     lock: DirectoryLock,
 }
 
@@ -70,14 +77,15 @@ impl Resender {
         }
         let directory = self.data.join("dead-letters");
         let kept = directory.join(file_name_of(name));
-        let sent = directory.join(file_name_of(name) + ".resend");
-        if !sent.exists() {
+        let resent = directory.join(file_name_of(name) + RESENT);
+        delete(&resent.with_extension(DONE))?;
+        if !resent.exists() {
             if !kept.exists() {
                 return Ok(None);
             }
-            self.storage.rename_durably(&kept, &sent).map_err(|error| cannot("rename", &kept, &error))?;
+            self.storage.rename_durably(&kept, &resent).map_err(|error| cannot("rename", &kept, &error))?;
         }
-        self.open(sent, state, window_bytes, now).map(Some)
+        self.open(resent, state, window_bytes, now).map(Some)
     }
 
     fn open(
@@ -127,7 +135,8 @@ impl Resender {
             spool: Arc::clone(&spool),
             dead_letters,
         };
-        Ok(Resending { driver: SinkDriver::new(parts, now), ledger, records, directory, spool, lock })
+        let (driver, storage) = (SinkDriver::new(parts, now), Arc::clone(&self.storage));
+        Ok(Resending { driver, ledger, records, directory, spool, storage, lock })
     }
 }
 
@@ -137,9 +146,8 @@ impl Resending {
     /// # Errors
     /// What could not be deleted. It is not sent again.
     pub(super) fn end(self, why_left: Option<&str>) -> Result<Resent, String> {
-        let Resending { driver, ledger, records, directory, spool, lock } = self;
+        let Resending { driver, ledger, records, directory, spool, storage, lock } = self;
         let account = ledger.account();
-        let refused = account.dropped.get(REFUSED).copied().unwrap_or(0);
         let done =
             account.dropped.values().fold(account.delivered, |sum, records| sum.saturating_add(*records));
         let rest = records.saturating_sub(done);
@@ -147,9 +155,21 @@ impl Resending {
         drop((driver, spool, lock));
         let left = why_left.map(|why| (rest, problem.unwrap_or_else(|| why.to_owned())));
         if left.is_none() {
-            fs::remove_dir_all(&directory).map_err(|error| cannot("delete", &directory, &error))?;
+            // A kill in the middle of the deletion must not leave letters without their cursor.
+            let done = directory.with_extension(DONE);
+            storage
+                .rename_durably(&directory, &done)
+                .map_err(|error| cannot("rename", &directory, &error))?;
+            delete(&done)?;
         }
-        Ok(Resent { delivered: account.delivered, refused, left })
+        Ok(Resent { delivered: account.delivered, dropped: account.dropped, left })
+    }
+}
+
+fn delete(directory: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot("delete", directory, &error)),
+        _ => Ok(()),
     }
 }
 

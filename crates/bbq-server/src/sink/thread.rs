@@ -253,7 +253,7 @@ impl SinkThread {
 
     /// Gives the dead letters to the destination again, until it fails or the server has other plans.
     fn resend(&mut self) -> Result<Resent, String> {
-        self.driver.close_idle();
+        self.driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
         let (state, window_bytes) = (self.driver.state_of_output(), self.driver.window_bytes());
         let Some(mut resending) = self.resender.begin(state, window_bytes, self.clock.now())? else {
             return Ok(Resent::default());
@@ -276,14 +276,14 @@ impl SinkThread {
             }
         }
         if why_left.is_some() {
-            resending.driver.commit_taken()?;
+            resending.driver.commit_taken().map_err(|problem| io::Error::from(problem).to_string())?;
         }
         let resent = resending.end(why_left)?;
         let (sink, left) = (self.driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
         info!(
             sink,
             delivered = resent.delivered,
-            refused = resent.refused,
+            dropped = ?resent.dropped,
             left,
             "dead letters were sent again"
         );

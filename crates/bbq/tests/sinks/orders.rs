@@ -8,13 +8,14 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::http::{dead_letters, lines, poster, wait_problem};
 use crate::http_server::{response, serve};
 use crate::support::client::assert_numbered_lines;
+use crate::support::fault::Fault;
 use crate::support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
 
 fn sink(setup: &Setup, arguments: &[&str]) -> Output {
@@ -240,6 +241,33 @@ fn all_that_waits_can_be_skipped_up_to_a_time() {
     }
 }
 
+/// A sync has failed, and the next one succeeds whatever is on the disk: what it covered must be written again first.
+#[test]
+fn nothing_is_committed_for_an_order_while_the_output_is_in_doubt() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    setup.set_sinks(&["file:{dir}/out.log?name=one"]);
+    let server = setup.start();
+    server.send(0, b"line 0\n");
+    server.wait_delivered(1);
+    let fault =
+        Fault::inject_all(server.pid(), "sink-0", &["fdatasync:error=EIO:when=1", "ftruncate:error=EPERM"]);
+    server.send(0, b"line 1\nline 2\n");
+    server.wait_status("the problem", |status| {
+        of_sink(status, "one")["problem"].as_str().is_some_and(|problem| problem.contains("not permitted"))
+    });
+    let why = refused(&setup, &["skip", "one"]);
+    assert!(why.contains("not permitted"), "{why}");
+    let status = server.status();
+    let one = of_sink(&status, "one");
+    // The first one may have been committed before.
+    assert!(one["queued"].as_u64() >= Some(2), "{status:#}");
+    assert_balanced(&status);
+    drop(fault);
+    server.wait_delivered(3);
+    assert_numbered_lines(&setup.written(), 0..3);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
 /// It refuses what has a word of this list, and fails while it is down.
 struct Choosy {
     refused: Arc<Mutex<Vec<&'static str>>>,
@@ -284,7 +312,8 @@ fn wait_refused(server: &Server<'_>, delivered: u64, refused: u64) {
 fn wait_letters(setup: &Setup, letters: usize) -> Vec<Value> {
     let start = Instant::now();
     loop {
-        let is_there = setup.data().join("dead-letters").exists();
+        let is_there =
+            fs::read_dir(setup.data().join("dead-letters")).is_ok_and(|mut spools| spools.next().is_some());
         let kept = if is_there { dead_letters(setup) } else { Vec::new() };
         if kept.len() == letters {
             return kept;
@@ -327,13 +356,15 @@ fn dead_letters_are_given_to_their_sink_again_as_they_were() {
     choosy.refused.lock().expect("no panic").clear();
     assert!(told(&setup, &["resend", "one"]).contains("resent 1 message to one\n"));
     assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
-    // New ones go on as before, and nobody else got the old ones twice.
-    server.send(0, b"7 <13>end");
+    // New ones go on as before, also those that are refused, and nobody else got the old ones twice.
+    choosy.refused.lock().expect("no panic").push("worst");
+    server.send(0, b"7 <13>end9 <13>worst");
     server.wait_status("the end", |status| {
         of_sink(status, "one")["delivered"] == 3 && of_sink(status, "archive")["queued"] == 0
     });
+    assert_eq!(wait_letters(&setup, 1)[0]["message"], "<13>worst");
     let archived = fs::read_to_string(setup.path().join("archive.log")).expect("a file");
-    assert_eq!(archived.matches('<').count(), 6, "{archived}");
+    assert_eq!(archived.matches('<').count(), 7, "{archived}");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
@@ -380,6 +411,31 @@ fn what_could_not_be_sent_again_is_left_for_the_next_time() {
     let first = delivered.iter().zip(&kept).position(|(delivered, kept)| delivered != kept);
     assert!(delivered == kept, "{} of {}; the first that differs: {first:?}", delivered.len(), kept.len());
     assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Other connections of the admin end after 10 seconds.
+#[test]
+fn an_order_may_take_longer_than_other_questions() {
+    let is_repaired = Arc::new(AtomicBool::new(false));
+    let is_repaired_now = Arc::clone(&is_repaired);
+    let (address, _bodies) = serve(move |body| {
+        let is_repaired = is_repaired_now.load(Ordering::Relaxed);
+        if is_repaired && body.contains("bad") {
+            std::thread::park_timeout(Duration::from_secs(11));
+        }
+        Some(response(if is_repaired || !body.contains("bad") {
+            "204 No Content"
+        } else {
+            "400 Bad Request"
+        }))
+    });
+    let setup = poster(&address, "/?format=raw&name=one");
+    let server = setup.start();
+    server.send(0, b"bad\n");
+    wait_letters(&setup, 1);
+    is_repaired.store(true, Ordering::Relaxed);
+    assert!(told(&setup, &["resend", "one"]).contains("resent 1 message to one"));
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 

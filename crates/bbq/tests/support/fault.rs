@@ -17,9 +17,16 @@ pub struct Fault {
 impl Fault {
     /// `what` is the argument of `-e inject=`. The fault is active when this returns.
     pub fn inject(pid: u32, thread: &str, what: &str) -> Fault {
+        Fault::inject_all(pid, thread, &[what])
+    }
+
+    /// Several at the same time.
+    pub fn inject_all(pid: u32, thread: &str, each: &[&str]) -> Fault {
         let thread = thread_of(pid, thread);
+        let each = each.iter().flat_map(|what| ["-e".to_owned(), format!("inject={what}")]);
         let mut child = Command::new("strace")
-            .args(["-o", "/dev/null", "-e", &format!("inject={what}"), "-p", &thread.to_string()])
+            .args(["-o", "/dev/null", "-p", &thread.to_string()])
+            .args(each)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -239,8 +239,9 @@ impl Connection {
                 failures.push(Failure { number: self.sent.len(), code });
             }
         }
-        // Without a transaction the others are delivered.
-        link.has_taken |= !self.settings.is_exactly_once && failures.len() < self.sent.len();
+        // Without a transaction the others are delivered, if all were sent.
+        let has_waited = !self.settings.is_exactly_once && unsent.is_none();
+        link.has_taken |= has_waited && failures.len() < self.sent.len();
         self.check_fatal().inspect_err(|_| link.size.shrink())?;
         let (mut trouble, mut needs_smaller_batch) = (None, false);
         let mut refused = Vec::new();
