@@ -9,11 +9,11 @@ use bbq_spool::{CursorStore, Storage, inspect, sealed};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    bbq_server::fuzzing::checkpoint(&String::from_utf8_lossy(data));
-    bbq_server::fuzzing::ledger(&String::from_utf8_lossy(data));
+    bbq_stored::fuzzed_checkpoint(&String::from_utf8_lossy(data));
+    bbq_stored::fuzzed_ledger(&String::from_utf8_lossy(data));
     let text = String::from_utf8_lossy(data);
-    bbq_server::fuzzing::checkpoint(&sealed::seal("streams", &text));
-    bbq_server::fuzzing::ledger(&sealed::seal("ledger", &text));
+    bbq_stored::fuzzed_checkpoint(&sealed::seal("streams", &text));
+    bbq_stored::fuzzed_ledger(&sealed::seal("ledger", &text));
     check(data);
     check(sealed::seal("cursor", &text).as_bytes());
 });

@@ -4,6 +4,7 @@ use std::io;
 
 use bbq_listen::{Holder, ListenError};
 use bbq_spec::ConfigError;
+use bbq_spec::threads::ThreadError;
 use bbq_spool::SpoolError;
 
 /// Why the server did not start. Nothing was served.
@@ -80,13 +81,8 @@ pub enum StartError {
     #[error("cannot read which messages of each sender are already stored")]
     Streams(#[source] io::Error),
     /// A thread could not be started.
-    #[error("cannot start thread {name}")]
-    Thread {
-        /// Its name.
-        name: String,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
 }
 
 impl StartError {

@@ -9,7 +9,6 @@
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
 //! - `access` has the tokens that listeners take, and the connections of each address.
-//! - `stored` keeps what outlives a start: streams, counts, and which segments can be deleted.
 //! - `observe` reports on the server: status, admin, log.
 //!
 //! Invariant: no peer, disk or configuration makes this crate panic.
@@ -23,7 +22,6 @@ mod error;
 mod lifecycle;
 mod observe;
 mod sink;
-mod stored;
 mod worker;
 
 pub use bbq_format::{Format, Formatter};
@@ -48,10 +46,6 @@ pub mod simulated {
     pub use crate::sink::{
         Goal, LinkNetwork, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
     };
-    pub use crate::stored::ledger::ListenerLedger;
-    pub use crate::stored::retention::Retention;
-    pub use crate::stored::stream::Stream;
-    pub use crate::stored::streams::Streams;
     pub use crate::worker::numbered::{Kept, NotKept, NumberedRequest, RequestStep};
     pub use crate::worker::session::{
         Connection, Established, HandedHello, Input, Replies, Sent, SessionContext, SessionState, Step,
@@ -65,11 +59,6 @@ pub mod simulated {
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Reads text as the checkpoint of streams.
-    pub fn checkpoint(text: &str) -> bool {
-        crate::stored::checkpoint::decode(text).is_some()
-    }
-
     /// Reads text as a file of tokens.
     ///
     /// # Panics
@@ -94,10 +83,5 @@ pub mod fuzzing {
     /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
     pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
         crate::worker::fuzzed_body(coding, bytes, piece)
-    }
-
-    /// Reads text as the ledger.
-    pub fn ledger(text: &str) -> bool {
-        crate::stored::ledger::decode(text).is_some()
     }
 }

@@ -17,6 +17,7 @@ mod query;
 mod rate_limited_log;
 mod secret;
 mod spec_text;
+pub mod threads;
 mod time;
 mod values;
 mod with_sources;

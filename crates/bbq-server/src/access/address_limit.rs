@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bbq_stored::address_of;
 use bbq_wire::Peer;
 
-use super::peer_log::{PeerLog, address_of};
+use super::peer_log::PeerLog;
 
 /// Shared by all workers, and locked only when a connection is accepted or closed.
 #[derive(Debug)]

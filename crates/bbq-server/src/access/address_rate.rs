@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bbq_stored::address_of;
 use bbq_wire::Peer;
 
-use super::peer_log::{PeerLog, address_of};
+use super::peer_log::PeerLog;
 
 /// Addresses share a bucket when their hashes are equal, modulo this number: of a thousand addresses about one in 65 does. They take
 /// 512 KiB of each listener with a limit. The key of the hash is random, so nobody can choose with whom to share.

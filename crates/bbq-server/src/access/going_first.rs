@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::identity::Identity;
+use bbq_stored::Identity;
 
 /// What somebody holds.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bbq_stored::address_of;
 use bbq_wire::Peer;
 
 /// Time between two lines about an address.
@@ -65,18 +66,6 @@ impl PeerLog {
     }
 }
 
-/// The address that counts; `None` for unix sockets.
-pub(crate) fn address_of(peer: Peer) -> Option<IpAddr> {
-    let Peer::Inet(address) = peer else { return None };
-    Some(match address.ip().to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
-        }
-        address @ IpAddr::V4(_) => address,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,14 +84,5 @@ mod tests {
         assert_eq!(told, ADDRESSES_MAX - 1);
         assert_eq!(log.report_at(address(0), later + INTERVAL), Some(0));
         assert_eq!(log.report_at(address(201), later + INTERVAL), Some(200 - 63));
-    }
-
-    #[test]
-    fn addresses_of_one_network_are_one() {
-        let of = |text: &str| address_of(Peer::Inet(text.parse().unwrap()));
-        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:3"));
-        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
-        assert_eq!(of("[::ffff:192.0.2.1]:1"), of("192.0.2.1:2"));
-        assert_eq!(address_of(Peer::Unnamed), None);
     }
 }

@@ -10,10 +10,10 @@ use bbq_spool::ShownBytes;
 use bbq_spool::limits::{
     BLOCK_BYTES, ENTRY_BYTES_MAX, HOT_BYTES_DEFAULT, LANE_BUFFER_BYTES_MAX, READ_BYTES_TARGET,
 };
+use bbq_stored::STREAMS_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::memory_limit::MemoryLimit;
-use crate::stored::streams::STREAMS_MAX;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;

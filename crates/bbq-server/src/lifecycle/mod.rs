@@ -16,5 +16,4 @@ pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod signals;
 pub(crate) mod sink_phases;
-pub(crate) mod threads;
 pub(crate) mod upgrade;

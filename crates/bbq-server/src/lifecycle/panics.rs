@@ -3,11 +3,11 @@
 //!
 //! The panic hook notices them, rather than the end of the thread: an event loop catches the panics of its tasks and goes on.
 
-use std::cell::Cell;
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 
+use bbq_spec::threads;
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -16,11 +16,6 @@ const HARMLESS: [&str; 6] = ["admin", "admin-tail", "control-checks", "kafka", "
 
 /// Threads of the server that other crates start.
 const OF_SERVER: [&str; 3] = ["lane-", "letters-", "handoff"];
-
-thread_local! {
-    /// Whether the server started this thread.
-    static IS_OF_SERVER: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Whose panics are noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,11 +29,6 @@ pub(crate) enum Noticed {
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 static SEEN: Notify = Notify::const_new();
 
-/// Notes that the server has started this thread.
-pub(crate) fn mark_thread() {
-    IS_OF_SERVER.set(true);
-}
-
 /// Notices panics from here on. The first call of the process says whose.
 pub(crate) fn notice(noticed: Noticed) {
     static HOOK: Once = Once::new();
@@ -47,7 +37,8 @@ pub(crate) fn notice(noticed: Noticed) {
         panic::set_hook(Box::new(move |info| {
             let this = thread::current();
             let thread = this.name().unwrap_or("without a name");
-            let is_of_server = || IS_OF_SERVER.get() || OF_SERVER.iter().any(|name| thread.starts_with(name));
+            let is_of_server =
+                || threads::is_of_server() || OF_SERVER.iter().any(|name| thread.starts_with(name));
             if noticed == Noticed::Server && !is_of_server() {
                 return before(info);
             }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bbq_spool::{DiskShortage, Lane, LaneCondition, NoRoom, ShownBytes, Spool};
+use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -16,10 +17,6 @@ use crate::lifecycle::sink_phases::Lifecycle;
 use crate::observe::changes::Changes;
 use crate::observe::exposure::exposure;
 use crate::sink::{SinkLedger, SinkSpec};
-use crate::stored::ledger::Ledger;
-use crate::stored::replicas::Replicas;
-use crate::stored::retention::Retention;
-use crate::stored::streams::Streams;
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, ListenerSetup, SessionInbox, Worker, WorkerMesh, WorkerView,
 };

@@ -15,26 +15,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
+use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
 use bbq_spool::{DiskStorage, Spool, Storage};
+use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, ListenSpec, OnFull};
-
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::sink_phases::{Lifecycle, Phase};
-use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
 use crate::sink::PendingSink;
-use crate::stored::ledger::Ledger;
-use crate::stored::replicas::Replicas;
-use crate::stored::retention::Retention;
-use crate::stored::streams::Streams;
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
@@ -116,7 +112,7 @@ impl Running {
         let (parts, sinks) = open(start, &lifecycle)?;
         let (tell_workers, stop_workers) = watch::channel(Command::Work);
         let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
-        let retention = parts.retention.start(Arc::clone(&parts.ledger));
+        let retention = parts.retention.start(Arc::clone(&parts.ledger)).map_err(StartError::from);
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
         // Before any connection is taken: the monitor is a thread, too, and may fail to start.
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
@@ -420,7 +416,7 @@ fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<StallMoni
     let log = RateLimitedLog::default();
     let groups = parts.listeners.iter().map(|listener| &*listener.group);
     let watch = StallMonitor::start(groups, threshold, move |event| report(&event, &log));
-    watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
+    watch.map(Some).map_err(|source| StartError::from(ThreadError { name: "watch".to_owned(), source }))
 }
 
 /// Logs what the monitor did.

@@ -6,6 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use bbq_listen::{Address, activated, return_all_freed_memory, return_freed_memory};
+use bbq_spec::threads::spawn;
 use bbq_spool::DirectoryLock;
 use tokio::sync::{Notify, watch};
 
@@ -21,7 +22,6 @@ use crate::lifecycle::listeners::Sockets;
 use crate::lifecycle::panics::{self, Noticed};
 use crate::lifecycle::running::{Running, Start};
 use crate::lifecycle::signals::Signals;
-use crate::lifecycle::threads::spawn;
 use crate::lifecycle::upgrade::{Predecessor, Program};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;

@@ -19,6 +19,7 @@ use axum::http::StatusCode;
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::response::{IntoResponse as _, Response};
 use bbq_spec::RateLimitedLog;
+use bbq_spec::threads::{ThreadError, spawn};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -36,7 +37,6 @@ use crate::access::{Denied, ServedTokens, bearer};
 use crate::config::TokenFile;
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
-use crate::lifecycle::threads::spawn;
 use crate::observe::history::{self, History};
 use crate::observe::reload_door::{ReloadDoor, ReloadRequests};
 use crate::observe::routes::{self, AskedBy, Endless, Shown};
@@ -88,7 +88,7 @@ impl Admin {
         listener: &AdminListener,
         tokens: Option<Arc<ServedTokens>>,
     ) -> Result<Admin, StartError> {
-        let failed = |source| StartError::Thread { name: "admin".to_owned(), source };
+        let failed = |source| StartError::from(ThreadError { name: "admin".to_owned(), source });
         let listener = listener.try_clone().map_err(failed)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (order, orders) = watch::channel(Order::Wait);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use bbq_listen::Address;
 use bbq_spec::unix_ns;
 use bbq_spool::{LaneCondition, LanePlace};
+use bbq_stored::add_to;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::findings::is_stalled;
@@ -14,7 +15,6 @@ use crate::observe::status::{
     SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
 use crate::sink::{Account, reason_name};
-use crate::stored::ledger::add_to;
 use crate::worker::WorkerView;
 
 /// Messages that a sink has not received.

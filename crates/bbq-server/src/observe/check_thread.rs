@@ -7,11 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bbq_spec::threads::spawn;
 use tokio::sync::watch;
 
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
-use crate::lifecycle::threads::spawn;
 
 /// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(2);

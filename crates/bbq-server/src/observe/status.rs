@@ -1,22 +1,12 @@
 //! The status of the server: the shape of `bbq status --json`. Names are only added; a renamed field keeps its old name beside
 //! the new one for one version.
 
-use std::collections::BTreeMap;
-
 use bbq_listen::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 use bbq_spool::{LATENCY_BUCKETS_US, Latency};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Budget, MemoryPlan};
-
-/// Records by reason.
-pub type Dropped = BTreeMap<String, u64>;
-
-/// All of them; the sum stays at the end of its range.
-#[must_use]
-pub fn total(dropped: &Dropped) -> u64 {
-    dropped.values().fold(0, |sum, records| sum.saturating_add(*records))
-}
+pub use bbq_stored::{Dropped, ListenerLedgerStatus, total};
 
 /// The state of the whole server. Counters are read one after the other while messages flow, so sums agree only while no
 /// messages flow.
@@ -330,33 +320,6 @@ pub struct EvennessStatus {
     pub seconds: f64,
     /// The shares are too uneven to be chance, and uneven enough to matter.
     pub uneven: bool,
-}
-
-/// What came in at a listener, ever.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ListenerLedgerStatus {
-    /// Spooled or dropped.
-    pub received: u64,
-    /// Never spooled.
-    pub dropped: Dropped,
-    /// Spooled without their end (on_oversize=cut).
-    pub cut: u64,
-    /// Resent by clients, stored before, and not counted as received.
-    pub duplicates: u64,
-    /// Numbers that clients skipped: messages that they dropped themselves.
-    pub skipped: u64,
-    /// Sessions refused.
-    pub refused: u64,
-    /// Connections closed to make room for others, since the start or the last reload.
-    #[serde(default)]
-    pub evicted: u64,
-    /// Connections closed because their address had as many as it may have, since the start or the last reload.
-    #[serde(default)]
-    pub over_limit: u64,
-    /// Times that a connection waited, or a request was refused, because its address had sent as many messages as it may, since the
-    /// start or the last reload.
-    #[serde(default)]
-    pub slowed: u64,
 }
 
 /// A sink.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::{Cursor, CursorStore, Group, LanePlace, LaneReader, Next, Progress, ReadOrder, Spool};
+use bbq_stored::{Replica, Retention};
 use tracing::{info, warn};
 
 use super::backlog::{Backlog, Waiting};
@@ -22,8 +23,6 @@ use super::orders::Skip;
 use super::skip::{self, Skipped};
 use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
-use crate::stored::replicas::Replica;
-use crate::stored::retention::Retention;
 
 /// The longest time from a write until the output and then the cursor are made durable. After a crash a sink writes this much
 /// again (a file sink first cuts it off).

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
+use bbq_stored::{Replica, Retention};
 use tracing::error;
 
 use super::backlog::{BEFORE, Backlog};
@@ -18,8 +19,6 @@ use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
 use super::text::again::each_text;
 use super::text::surplus::{self, Surplus};
-use crate::stored::replicas::Replica;
-use crate::stored::retention::Retention;
 
 /// What to do about lines that the spool does not have.
 pub(crate) const SURPLUS_REMEDY: &str = "the data directory is an older copy, or these messages were deleted from it (drop-oldest, or the sink was not configured for a \

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bbq_spec::own_files::{own_place, refusal, resolved};
 use bbq_spec::unix_ns;
 use bbq_spool::{Progress, Spool, SpoolError};
+use bbq_stored::{Replica, Retention};
 use tracing::{info, warn};
 
 use super::driver::SinkDriver;
@@ -18,8 +19,6 @@ use super::resend::Resender;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
-use crate::stored::replicas::Replica;
-use crate::stored::retention::Retention;
 
 /// First and longest pause before an output that could not be opened is tried again.
 const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
+use bbq_stored::DropReason;
 use bbq_wire::framing::{OnOversize, datagram};
 use bbq_wire::{Peer, SourceKind};
 
 use crate::config::protocol::BBQ;
-use crate::stored::ledger::DropReason;
 use crate::worker::accept::arrival::process;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;

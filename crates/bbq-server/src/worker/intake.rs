@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 
 use bbq_spec::RateLimitedLog;
 use bbq_spool::Lane;
+use bbq_stored::{Replicas, Retention, Streams};
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
 use crate::config::OnFull;
-use crate::stored::replicas::Replicas;
-use crate::stored::retention::Retention;
-use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spec::RateLimitedLog;
+use bbq_stored::ListenerLedger;
 use bbq_tls::ServedTls;
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
@@ -20,7 +21,6 @@ use crate::access::{
     ServedTokens,
 };
 use crate::config::ListenSpec;
-use crate::stored::ledger::ListenerLedger;
 use crate::worker::stream::{Stream, TlsFailure};
 use crate::worker::text::batcher::Batcher;
 

@@ -9,9 +9,10 @@
 
 use std::cell::{Cell, RefCell};
 
+use bbq_stored::Identity;
 use tokio::sync::Notify;
 
-use crate::access::{Claim, Identity, take_first};
+use crate::access::{Claim, take_first};
 use crate::worker::accept::slots::Slots;
 
 /// The memory of one worker for unfinished work, and its holders.

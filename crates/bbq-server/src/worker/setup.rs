@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bbq_listen::WorkerListener;
 use bbq_spool::Lane;
+use bbq_stored::{ListenerLedger, Replicas, Retention, Streams};
 use bbq_tls::ServedTls;
 use tokio::sync::watch;
 
@@ -15,10 +16,6 @@ use super::stopping::Command;
 use super::view::WorkerView;
 use crate::access::{AddressLimit, AddressRate, Floods, Growth, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
-use crate::stored::ledger::ListenerLedger;
-use crate::stored::replicas::Replicas;
-use crate::stored::retention::Retention;
-use crate::stored::streams::Streams;
 
 /// One listener as one worker serves it.
 pub(crate) struct ListenerSetup {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::stored::ledger::{DropReason, ListenerLedger};
+use bbq_stored::{DropReason, ListenerLedger};
 
 /// Who still has records that are lost with a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

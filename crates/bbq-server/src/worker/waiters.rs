@@ -8,15 +8,12 @@ use std::sync::Arc;
 
 use bbq_spool::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
 use bbq_spool::{Durable, Lane};
+use bbq_stored::{ListenerLedger, Replicas, Stream, Streams};
 use bbq_wire::Span;
 use bbq_wire::session::AckLevel;
 use tokio::sync::oneshot;
 
 use super::session::{Connection, Replies};
-use crate::stored::ledger::ListenerLedger;
-use crate::stored::replicas::Replicas;
-use crate::stored::stream::Stream;
-use crate::stored::streams::Streams;
 use crate::worker::undurable::Undurable;
 
 /// Maximum bytes in a lane that are not durable: one buffer is filled while the other one is written.

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::{Goal, ListenerLedger, Retention, ServedTokens, SinkStep, Streams};
+use bbq_server::simulated::{Goal, ServedTokens, SinkStep};
 use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
+use bbq_stored::{ListenerLedger, Retention, Streams};
 use bbq_wire::StreamId;
 
 use crate::bug::Bug;

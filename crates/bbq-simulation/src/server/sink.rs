@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bbq_server::simulated::{
-    Goal, LinkNetwork, Now, Retention, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
+    Goal, LinkNetwork, Now, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
 };
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
+use bbq_stored::Retention;
 
 use super::options::{Destination, ServerOptions, SinkOptions};
 use super::port::Port;

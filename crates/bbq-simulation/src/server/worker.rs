@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use bbq_server::simulated::{
-    LaneAccounts, ListenerLedger, Retention, Scratch, ServedTokens, SessionContext, Streams, Undurable,
-    Waiters,
-};
+use bbq_server::simulated::{LaneAccounts, Scratch, ServedTokens, SessionContext, Undurable, Waiters};
 use bbq_spool::{Durable, Lane};
+use bbq_stored::{ListenerLedger, Retention, Streams};
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_DEFAULT};

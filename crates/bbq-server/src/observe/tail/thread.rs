@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use bbq_spec::threads::spawn;
 use hyper::body::Bytes;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -15,7 +16,6 @@ use super::time_share::TimeShare;
 use super::viewer::{PIECES_MAX, Viewer};
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
-use crate::lifecycle::threads::spawn;
 
 /// Viewers at the same time: some people, each with a window or two.
 pub(crate) const VIEWERS_MAX: usize = 8;

@@ -12,6 +12,7 @@ use bbq_spool::{
 };
 use bbq_storage::Storage;
 use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
+use bbq_stored::{Retention, Streams};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
@@ -23,8 +24,6 @@ use super::output::Output;
 use super::*;
 use crate::sink::SinkSpec;
 use crate::sink::{Goal, OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep};
-use crate::stored::retention::Retention;
-use crate::stored::streams::Streams;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 

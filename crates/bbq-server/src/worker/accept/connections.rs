@@ -8,13 +8,14 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use bbq_stored::Identity;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
 use super::idle;
 use super::paused::PausedConnection;
 use super::watched::{Served, Watched};
-use crate::access::{Claim, Identity};
+use crate::access::Claim;
 use crate::worker::intake::Intake;
 use crate::worker::memory_budget::{Held, MemoryShare};
 use crate::worker::text::reading::ReadOutcome;

@@ -1,6 +1,8 @@
 //! Which connections of a set are idle, and so can be closed for new ones.
 
-use crate::access::{Claim, Identity};
+use bbq_stored::Identity;
+
+use crate::access::Claim;
 
 /// Maximum connections closed for one request for room: as many as a worker accepts at once.
 pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_BATCH_MAX;

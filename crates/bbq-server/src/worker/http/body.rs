@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bbq_stored::Identity;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, sleep};
@@ -11,7 +12,6 @@ use tokio::time::{Instant, sleep};
 use super::coding::{Coding, Decoder, NotDecoded};
 use super::refused::Refused;
 use super::source::Source;
-use crate::access::Identity;
 use crate::worker::intake::Intake;
 use crate::worker::memory_budget::{Held, MemoryShare};
 

@@ -1,6 +1,7 @@
 //! OTLP logs: the body of a request becomes messages, one for each log record.
 
 use bbq_format::otlp::{JSON_BYTES_MAX, from_json};
+use bbq_stored::DropReason;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::otlp::{SplitError, SplitLimits, split};
 
@@ -9,7 +10,6 @@ use super::messages::{Messages, Split};
 use super::refused::Refused;
 use super::route::LogsEncoding;
 use super::source::Source;
-use crate::stored::ledger::DropReason;
 
 /// Maximum bytes of all log records of a request, each with its resource and scope: they go into one batch.
 const RECORDS_BYTES_MAX: usize = BATCH_BODY_BYTES_MAX as usize;

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_stored::Identity;
 use bbq_wire::Peer;
 use tokio::sync::Notify;
 
-use crate::access::{Claim, Identity};
+use crate::access::Claim;
 use crate::worker::accept::idle;
 use crate::worker::accept::slots::Slots;
 use crate::worker::view::WorkerView;

@@ -1,11 +1,11 @@
 //! Why a request is refused, as its client reads it.
 
+use bbq_stored::NotAdmitted;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::coding::{self, NotDecoded};
 use crate::access::Denied;
-use crate::stored::visitor::NotAdmitted;
 
 /// How long a client is asked to wait when there is no room. A sync or a new segment takes less; a stalled sink takes more.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");

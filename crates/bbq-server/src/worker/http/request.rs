@@ -10,6 +10,7 @@
 //!
 //! The headers are described in `headers`.
 
+use bbq_stored::Identity;
 use bbq_wire::SourceKind;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use hyper::body::Incoming;
@@ -27,7 +28,6 @@ use super::response::{ResponseFormat, Taken};
 use super::response_body::ResponseBody;
 use super::route::{LogsEncoding, Route, is_grpc};
 use super::source::{Ack, Source};
-use crate::access::Identity;
 
 impl Source {
     /// Responds to a request.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bbq_stored::{DropReason, Visitor};
 use bbq_wire::SourceKind;
 use tokio::time::Instant;
 
@@ -11,8 +12,6 @@ use super::messages::Messages;
 use super::refused::Refused;
 use super::source::{Ack, Source};
 use crate::access::Admission;
-use crate::stored::ledger::DropReason;
-use crate::stored::visitor::Visitor;
 use crate::worker::numbered::{self, NotKept, NumberedBatch, Numbers};
 use crate::worker::text::batcher::NotTaken;
 

@@ -1,4 +1,4 @@
-//! Appends a numbered request at the worker whose lane is the home of its stream (see `stored::streams`).
+//! Appends a numbered request at the worker whose lane is the home of its stream (see `bbq_stored`).
 
 use std::rc::Rc;
 use std::time::Duration;

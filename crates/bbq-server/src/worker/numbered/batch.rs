@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bbq_spec::unix_ns;
+use bbq_stored::Stream;
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
-
-use crate::stored::stream::Stream;
 
 /// The name of a request's stream, and the number of its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

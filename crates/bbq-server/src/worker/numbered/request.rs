@@ -1,11 +1,10 @@
 //! A numbered request as steps, which wait for nothing, read no clock and make no system call. The simulation takes the same steps.
 
 use bbq_spool::Envelope;
+use bbq_stored::{Appended, NotAppended, Numbers, Visitor, Way};
 use bbq_wire::{SourceKind, Span, StreamId};
 
 use super::batch::{Kept, NotKept, NumberedBatch};
-use crate::stored::stream::{Appended, NotAppended, Numbers, Way};
-use crate::stored::visitor::Visitor;
 use crate::worker::session::{Connection, SessionContext};
 use crate::worker::undurable::Fallback;
 use crate::worker::waiters::{RequestBatch, Settles, Waiter};

@@ -1,16 +1,12 @@
 //! Everything a step of a session works with.
 
 use bbq_spool::Lane;
+use bbq_stored::{LaneState, Lanes, ListenerLedger, Replicas, Retention, Streams};
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 
 use super::replies::{Connection, Replies};
 use crate::access::ServedTokens;
-use crate::stored::ledger::ListenerLedger;
-use crate::stored::replicas::Replicas;
-use crate::stored::retention::Retention;
-use crate::stored::stream::{LaneState, Lanes};
-use crate::stored::streams::Streams;
 use crate::worker::scratch::Scratch;
 use crate::worker::undurable::Undurable;
 use crate::worker::waiters::Waiters;

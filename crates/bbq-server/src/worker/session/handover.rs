@@ -1,5 +1,5 @@
 //! Sessions and numbered requests that move to another worker, because that worker's lane holds unread batches of their stream
-//! (see `stored::streams`).
+//! (see `bbq_stored`).
 //!
 //! ```text
 //! worker that accepted --hello--> home of the stream elsewhere? --HandedSession--> inbox of that worker --> session there

@@ -4,10 +4,10 @@
 use std::io;
 use std::rc::Rc;
 
+use bbq_stored::Identity;
 use rustix::io::Errno;
 
 use super::socket::SessionSocket;
-use crate::access::Identity;
 use crate::worker::intake::Intake;
 use crate::worker::limits::SPARE_BUFFER_BYTES;
 use crate::worker::memory_budget::{Held, MemoryShare};

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bbq_spool::{Envelope, LaneError, NameMark};
+use bbq_stored::{Appended, NotAppended, Numbers, Stream, Way};
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 use bbq_wire::{Batch, BatchHeader, Span, StreamId};
 
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
 use crate::access::Admission;
-use crate::stored::stream::{Appended, NotAppended, Numbers, Stream, Way};
 use crate::worker::undurable::Fallback;
 use crate::worker::waiters::{SessionBatch, Settles};
 

@@ -17,12 +17,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
+use bbq_stored::Identity;
 use bbq_wire::Peer;
 use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 
 use super::owner::Established;
 use super::task::late_hello;
-use crate::access::{Claim, Identity};
+use crate::access::Claim;
 use crate::worker::accept::idle;
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::accept::watched::{Entry, Watched};

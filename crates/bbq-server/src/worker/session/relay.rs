@@ -25,6 +25,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bbq_stored::{Appended, NotAdmitted, NotAppended, Stream, Visitor, Way};
 use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
@@ -33,8 +34,6 @@ use super::owner::{
     Added, Arrived, PARTS_MAX, Part, StreamOwner, note_appended, put, refusal, taken_over, too_many_parts,
 };
 use super::replies::{Connection, Replies};
-use crate::stored::stream::{Appended, NotAppended, Stream, Way};
-use crate::stored::visitor::{NotAdmitted, Visitor};
 use crate::worker::waiters::{SessionBatch, Settles};
 
 impl StreamOwner {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bbq_spool::LanePlace;
+use bbq_stored::{Home, Numbers, Replicas, Settled, Visitor};
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
 use bbq_wire::{StreamId, Token};
@@ -19,9 +20,6 @@ use super::context::SessionContext;
 use super::owner::{Arrived, Established, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
 use crate::access::{Admission, Denied};
-use crate::stored::replicas::Replicas;
-use crate::stored::stream::{Home, Numbers, Settled};
-use crate::stored::visitor::Visitor;
 
 /// The bytes that have arrived, and what a step did with them.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_stored::Identity;
 use bbq_wire::Peer;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 use tracing::{debug, warn};
@@ -15,7 +16,6 @@ use super::inbox::Inbox;
 use super::rounds::LastBatch;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
 use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
-use crate::access::Identity;
 use crate::worker::intake::Intake;
 use crate::worker::limits::{IntakeLimits, READ_BYTES};
 use crate::worker::local_listener::LocalListener;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use bbq_spec::unix_ns;
 use bbq_spool::{Envelope, Lane, LaneError, NameMark};
+use bbq_stored::{DropReason, ListenerLedger};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::framing::Frame;
 use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
-
-use super::coalescing;
 use tokio::sync::oneshot;
 
+use super::coalescing;
 use crate::config::{ListenSpec, OnFull};
-use crate::stored::ledger::{DropReason, ListenerLedger};
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};

@@ -1,11 +1,10 @@
 //! Reads text connections through the worker's buffer.
 
+use bbq_stored::{DropReason, Identity};
 use bbq_wire::Peer;
 use rustix::io::Errno;
 
 use super::framer::Framer;
-use crate::access::Identity;
-use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
 use crate::worker::intake::Intake;
 use crate::worker::limits::READ_BYTES;

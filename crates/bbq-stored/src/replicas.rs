@@ -29,7 +29,7 @@ pub struct Replicas {
 }
 
 /// One of the next servers, for the sink that passes on to it.
-pub(crate) struct Replica {
+pub struct Replica {
     replicas: Arc<Replicas>,
     server: usize,
 }
@@ -37,10 +37,7 @@ pub(crate) struct Replica {
 impl Replicas {
     /// For so many sinks that pass on to another server. `ends` returns where each lane of the spool ends, also those without a
     /// worker.
-    pub(crate) fn of(
-        servers: usize,
-        ends: impl Fn() -> Vec<LanePlace> + Send + Sync + 'static,
-    ) -> Arc<Replicas> {
+    pub fn of(servers: usize, ends: impl Fn() -> Vec<LanePlace> + Send + Sync + 'static) -> Arc<Replicas> {
         Arc::new(Replicas {
             servers,
             ends: Box::new(ends),
@@ -51,38 +48,38 @@ impl Replicas {
     }
 
     /// Everything that is durable here now.
-    pub(crate) fn ends(&self) -> Vec<LanePlace> {
+    pub fn ends(&self) -> Vec<LanePlace> {
         (self.ends)()
     }
 
     /// Whether every next server has everything before these places.
-    pub(crate) fn have(&self, places: &[LanePlace]) -> bool {
+    pub fn have(&self, places: &[LanePlace]) -> bool {
         places.iter().all(|place| self.position(place.lane) >= place.position)
     }
 
     /// Each of the next servers.
-    pub(crate) fn each(self: &Arc<Replicas>) -> impl Iterator<Item = Replica> + use<> {
+    pub fn each(self: &Arc<Replicas>) -> impl Iterator<Item = Replica> + use<> {
         let replicas = Arc::clone(self);
         (0..self.servers).map(move |server| Replica { replicas: Arc::clone(&replicas), server })
     }
 
     /// Whether there is no next server.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.servers == 0
     }
 
     /// Calls `wake` whenever a next server has more, once somebody wants to know.
-    pub(crate) fn on_advance(&self, wake: impl Fn() + Send + 'static) {
+    pub fn on_advance(&self, wake: impl Fn() + Send + 'static) {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
     }
 
     /// From now on the workers are woken.
-    pub(crate) fn want(&self) {
+    pub fn want(&self) {
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
     /// The position before which every next server has everything of the lane.
-    pub(crate) fn position(&self, lane: u32) -> u64 {
+    pub fn position(&self, lane: u32) -> u64 {
         let positions = self.positions();
         positions.iter().map(|server| server.get(&lane).copied().unwrap_or(0)).min().unwrap_or(0)
     }
@@ -94,7 +91,7 @@ impl Replicas {
 
 impl Replica {
     /// Notes that the server has everything before these places. What it had once it still has when the sink rolls back.
-    pub(crate) fn advance(&self, places: &[LanePlace]) {
+    pub fn advance(&self, places: &[LanePlace]) {
         {
             let mut positions = self.replicas.positions();
             for place in places {

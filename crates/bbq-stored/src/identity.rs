@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use bbq_wire::Peer;
 
-use super::peer_log::address_of;
-
 /// Who a sender is, as far as the server can tell senders apart: the name of its token, otherwise its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Identity {
+pub enum Identity {
     /// All others together: a stream of which only batches were found, a checkpoint of an earlier version.
     #[default]
     Unknown,
@@ -25,12 +23,12 @@ pub(crate) enum Identity {
 
 impl Identity {
     /// Of a sender with the name of its token, if it has shown one.
-    pub(crate) fn of(name: Option<&Arc<str>>, peer: Peer) -> Identity {
+    pub fn of(name: Option<&Arc<str>>, peer: Peer) -> Identity {
         name.map_or_else(|| Identity::of_peer(peer), |name| Identity::Token(Arc::clone(name)))
     }
 
     /// Of a sender without a token.
-    pub(crate) fn of_peer(peer: Peer) -> Identity {
+    pub fn of_peer(peer: Peer) -> Identity {
         match (address_of(peer), peer) {
             (Some(address), _) => Identity::Address(address),
             (None, Peer::Process { uid, .. }) => Identity::User(uid),
@@ -39,7 +37,7 @@ impl Identity {
     }
 
     /// Reads what `Display` writes, which has no blanks.
-    pub(crate) fn parse(text: &str) -> Option<Identity> {
+    pub fn parse(text: &str) -> Option<Identity> {
         match text.split_once(':') {
             _ if text == "-" => Some(Identity::Unknown),
             Some(("user", user)) => user.parse().ok().map(Identity::User),
@@ -60,6 +58,18 @@ impl fmt::Display for Identity {
     }
 }
 
+/// The address that counts; `None` for unix sockets.
+pub fn address_of(peer: Peer) -> Option<IpAddr> {
+    let Peer::Inet(address) = peer else { return None };
+    Some(match address.ip().to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +87,14 @@ mod tests {
             assert_eq!(Identity::parse(&identity.to_string()), Some(identity));
         }
         assert_eq!(Identity::parse("nobody"), None);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let of = |text: &str| address_of(Peer::Inet(text.parse().unwrap()));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:3"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        assert_eq!(of("[::ffff:192.0.2.1]:1"), of("192.0.2.1:2"));
+        assert_eq!(address_of(Peer::Unnamed), None);
     }
 }

@@ -15,13 +15,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_spec::RateLimitedLog;
+use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
 
-use crate::error::StartError;
-use crate::lifecycle::threads::spawn;
-use crate::stored::ledger::Ledger;
-use crate::stored::streams::Streams;
+use crate::ledger::Ledger;
+use crate::streams::Streams;
 
 /// Time before another try when room could not be made. By then the workers may have told the table of streams what became
 /// durable, or a sink may have passed a segment.
@@ -96,7 +95,7 @@ impl Retention {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn start(&self, ledger: Arc<Ledger>) -> Result<(), StartError> {
+    pub fn start(&self, ledger: Arc<Ledger>) -> Result<(), ThreadError> {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
         self.shared.spool.on_room_wanted(move || requests.request(|state| state.work.room = true));
@@ -129,7 +128,7 @@ impl Retention {
     }
 
     /// Asks for the ledger of drops to be saved.
-    pub(crate) fn request_ledger_save(&self) {
+    pub fn request_ledger_save(&self) {
         self.shared.requests.request(|state| state.work.ledger = true);
     }
 
@@ -147,13 +146,13 @@ impl Retention {
     }
 
     /// Whether the thread has ended unexpectedly.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Ends the thread.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.shared.requests.request(|state| state.closed = true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -166,7 +165,7 @@ impl Retention {
     ///
     /// # Errors
     /// The checkpoint cannot be written. The next start reads the segments instead.
-    pub(crate) fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self) -> io::Result<()> {
         self.close();
         self.shared.checkpoint().map(|_| ())
     }

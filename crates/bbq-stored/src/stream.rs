@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::belongs::Belongs;
 use super::checkpoint::Known;
 use super::visitor::{NotAdmitted, Visitor};
-use crate::access::Identity;
+use crate::identity::Identity;
 
 /// The owner of a stream whose last batch came in a request. Connections are numbered from 1.
 const NO_OWNER: u64 = 0;
@@ -68,7 +68,7 @@ struct State {
 
 /// By which way a batch comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     /// Over the connection with this number, which has to own the stream.
     Session(u64),
     /// From another server, which needs no connection that owns the stream. Where earlier batches are unread in another lane, the flag
@@ -82,40 +82,41 @@ pub(crate) enum Way {
 }
 
 /// The lanes, as seen by the worker of one of them.
-pub(crate) struct Lanes<P, S> {
+pub struct Lanes<P, S> {
     /// The worker's own lane.
-    pub(crate) here: u32,
+    pub here: u32,
     /// Returns the position up to which every sink has committed a lane.
-    pub(crate) passed: P,
+    pub passed: P,
     /// Returns what a lane does with more batches.
-    pub(crate) state: S,
+    pub state: S,
 }
 
 impl<P: Fn(u32) -> u64, S: Fn(u32) -> LaneState> Lanes<P, S> {
-    pub(crate) fn new(here: u32, passed: P, state: S) -> Lanes<P, S> {
+    /// For a worker with this lane.
+    pub fn new(here: u32, passed: P, state: S) -> Lanes<P, S> {
         Lanes { here, passed, state }
     }
 }
 
 /// The numbers of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     /// Those of its records.
-    pub(crate) records: Span,
+    pub records: Span,
     /// How many numbers directly before them will never come.
-    pub(crate) given_up: u64,
+    pub given_up: u64,
 }
 
 impl Numbers {
     /// Those of a batch that gives up `given_up` numbers.
     #[inline]
-    pub(crate) fn of(header: &BatchHeader, given_up: u64) -> Numbers {
+    pub fn of(header: &BatchHeader, given_up: u64) -> Numbers {
         let records = Span { first: header.first_sequence, last: header.last_sequence() };
         Numbers { records, given_up }
     }
 
     /// All numbers that the batch settles.
-    pub(crate) fn settled(self) -> Span {
+    pub fn settled(self) -> Span {
         Span { first: self.records.first - self.given_up, ..self.records }
     }
 }
@@ -224,7 +225,7 @@ impl Stream {
     ///
     /// # Errors
     /// Why the batch is neither stored nor known.
-    pub(crate) fn append(
+    pub fn append(
         &self,
         way: Way,
         lanes: &Lanes<impl Fn(u32) -> u64, impl Fn(u32) -> LaneState>,
@@ -292,7 +293,7 @@ impl Stream {
     }
 
     /// Notes that a batch with these numbers is on disk, before `position` of the home lane.
-    pub(crate) fn set_durable(&self, settled: Span, position: u64, now_seconds: u64) {
+    pub fn set_durable(&self, settled: Span, position: u64, now_seconds: u64) {
         let mut state = self.state();
         state.durable.insert(settled);
         state.durable.limit(RANGES_MAX);
@@ -304,13 +305,13 @@ impl Stream {
     }
 
     /// The number of the last batch that a link has brought, if connection `owner` owns the link.
-    pub(crate) fn link_number(&self, owner: u64) -> Option<u64> {
+    pub fn link_number(&self, owner: u64) -> Option<u64> {
         let state = self.state();
         (state.owner == owner).then(|| state.known.highest())
     }
 
     /// Notes that a link has brought its next batch, which waits for the disk if `waits`.
-    pub(crate) fn add_to_link(&self, number: u64, waits: bool) {
+    pub fn add_to_link(&self, number: u64, waits: bool) {
         let (mut state, span) = (self.state(), Span { first: number, last: number });
         state.known.insert(span);
         if waits {
@@ -325,7 +326,7 @@ impl Stream {
     }
 
     /// Whether this connection owns the stream.
-    pub(crate) fn is_owned_by(&self, owner: u64) -> bool {
+    pub fn is_owned_by(&self, owner: u64) -> bool {
         self.state().owner == owner
     }
 
@@ -360,7 +361,7 @@ impl Stream {
 
     /// Learns a batch that is in a lane, before `position`. The home is the lane of the highest number. `told` says that the client itself
     /// sent it.
-    pub(crate) fn recover(&self, settled: Span, (lane, position): (u32, u64), told: bool, now_seconds: u64) {
+    pub fn recover(&self, settled: Span, (lane, position): (u32, u64), told: bool, now_seconds: u64) {
         let mut state = self.state();
         if settled.last >= state.known.highest() {
             (state.home, state.home_position) = (Some(lane), position);
@@ -374,7 +375,7 @@ impl Stream {
     }
 
     /// Keeps the ranges within their limit, when the last batch is recovered.
-    pub(crate) fn limit_ranges(&self) {
+    pub fn limit_ranges(&self) {
         let mut state = self.state();
         state.known.limit(RANGES_MAX);
         state.durable.limit(RANGES_MAX);
@@ -422,7 +423,7 @@ impl Stream {
 
     /// Makes connection `owner` at the worker of lane `lanes.here` the owner, unless the stream's home is elsewhere, or a connection of a
     /// higher `epoch` has said hello before. Returns the home.
-    pub(crate) fn take_over(
+    pub fn take_over(
         &self,
         owner: u64,
         epoch: u64,
@@ -444,7 +445,7 @@ impl Stream {
     }
 
     /// Makes the home of a stream that has none of its own batches that of `other`, behind the unread batches there.
-    pub(crate) fn follow_home(&self, other: &Stream) {
+    pub fn follow_home(&self, other: &Stream) {
         let (home, position) = {
             let other = other.state();
             (other.home, other.home_position)
@@ -455,18 +456,18 @@ impl Stream {
     }
 
     /// Notes that a lane failed that had batches of this stream in memory.
-    pub(crate) fn set_failed(&self) {
+    pub fn set_failed(&self) {
         self.state().has_failed = true;
         self.notify();
     }
 
     /// Waits until these numbers are on disk; `false` when a lane failed that had batches of the stream in memory.
-    pub(crate) async fn durable_at(&self, records: Span) -> bool {
+    pub async fn durable_at(&self, records: Span) -> bool {
         self.wait_for(|| self.durable_now(records)).await
     }
 
     /// `durable_at` without waiting: returns `None` while the records are on their way to the disk.
-    pub(crate) fn durable_now(&self, records: Span) -> Option<bool> {
+    pub fn durable_now(&self, records: Span) -> Option<bool> {
         let state = self.state();
         let is_durable = state.durable.check(records) == Check::Known;
         (is_durable || state.has_failed).then_some(is_durable)
@@ -474,12 +475,12 @@ impl Stream {
 
     /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,
     /// each new try of a client would otherwise leave a connection behind.
-    pub(crate) async fn settled(&self, owner: u64) {
+    pub async fn settled(&self, owner: u64) {
         self.wait_for(|| self.settled_now(owner, None).map(drop)).await;
     }
 
     /// Waits until a newer connection than `owner` owns the stream.
-    pub(crate) async fn taken_over(&self, owner: u64) {
+    pub async fn taken_over(&self, owner: u64) {
         self.wait_for(|| (!self.is_owned_by(owner)).then_some(())).await;
     }
 
@@ -502,7 +503,7 @@ impl Stream {
     }
 
     /// `settled` without waiting: returns `None` while a batch is on its way to the disk. `progress` is what the client said of itself.
-    pub(crate) fn settled_now(&self, owner: u64, progress: Option<Progress>) -> Option<Settled> {
+    pub fn settled_now(&self, owner: u64, progress: Option<Progress>) -> Option<Settled> {
         let state = self.state();
         if state.owner != owner {
             return Some(Settled::TakenOver);
@@ -518,7 +519,7 @@ impl Stream {
 
 /// What a lane does with more batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LaneState {
+pub enum LaneState {
     /// The lane appends them.
     Open,
     /// The lane has no worker in this run. Every sink reads the lane to its end before the new batches of other lanes
@@ -530,7 +531,7 @@ pub(crate) enum LaneState {
 
 impl LaneState {
     /// Of a lane by its number; `lanes` are those that have a worker.
-    pub(crate) fn of(lanes: &[Lane], lane: u32) -> LaneState {
+    pub fn of(lanes: &[Lane], lane: u32) -> LaneState {
         match lanes.get(lane as usize) {
             None => LaneState::Unwritten,
             Some(lane) if lane.failure().is_some() => LaneState::Failed,
@@ -541,7 +542,7 @@ impl LaneState {
 
 /// Where a stream's batches go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum Home {
     /// To the lane of the worker that asked.
     Here,
     /// To this lane, where earlier batches are unread.
@@ -554,7 +555,7 @@ pub(crate) enum Home {
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Appended {
+pub enum Appended {
     /// The batch is in a group of the lane.
     New {
         /// The group.
@@ -577,7 +578,7 @@ pub(crate) enum Appended {
 
 /// Why a batch was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotAppended {
+pub enum NotAppended {
     /// A newer connection owns the stream.
     TakenOver,
     /// Earlier batches are in another lane, unread or not durable yet: in this one, if that is known. The sender comes again.
@@ -595,7 +596,7 @@ pub(crate) enum NotAppended {
 
 /// How waiting for a stream to be durable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub enum Settled {
     /// Everything that was appended is on disk.
     Until {
         /// The client goes on after this number.

@@ -14,7 +14,7 @@ use bbq_spool::NameMark;
 
 use super::belongs::Belongs;
 use super::checkpoint::Known;
-use crate::access::Identity;
+use crate::identity::Identity;
 
 /// The part of the table that senders without a token always have, as a divisor.
 const OTHERS_SHARE: usize = 8;

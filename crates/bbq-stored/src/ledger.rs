@@ -9,6 +9,7 @@
 //! dropped <records> <reason> <listener>
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spec::counter::{Counter, sum};
 use bbq_spool::{Storage, sealed};
+use serde::{Deserialize, Serialize};
 use tracing::error;
 
-use crate::observe::status::{Dropped, ListenerLedgerStatus};
+/// Records by reason.
+pub type Dropped = BTreeMap<String, u64>;
+
+/// All of them; the sum stays at the end of its range.
+#[must_use]
+pub fn total(dropped: &Dropped) -> u64 {
+    dropped.values().fold(0, |sum, records| sum.saturating_add(*records))
+}
+
+/// What came in at a listener, ever.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ListenerLedgerStatus {
+    /// Spooled or dropped.
+    pub received: u64,
+    /// Never spooled.
+    pub dropped: Dropped,
+    /// Spooled without their end (on_oversize=cut).
+    pub cut: u64,
+    /// Resent by clients, stored before, and not counted as received.
+    pub duplicates: u64,
+    /// Numbers that clients skipped: messages that they dropped themselves.
+    pub skipped: u64,
+    /// Sessions refused.
+    pub refused: u64,
+    /// Connections closed to make room for others, since the start or the last reload.
+    #[serde(default)]
+    pub evicted: u64,
+    /// Connections closed because their address had as many as it may have, since the start or the last reload.
+    #[serde(default)]
+    pub over_limit: u64,
+    /// Times that a connection waited, or a request was refused, because its address had sent as many messages as it may, since the
+    /// start or the last reload.
+    #[serde(default)]
+    pub slowed: u64,
+}
 
 /// Why a message was not spooled. The status and the ledger's file contain the words: never rename a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DropReason {
+pub enum DropReason {
     /// Over the listener's limit.
     Oversize,
     /// The end of the message never came.
@@ -42,7 +78,8 @@ pub(crate) enum DropReason {
 }
 
 impl DropReason {
-    pub(crate) const ALL: [(DropReason, &'static str); 8] = [
+    /// Every reason, with its word.
+    pub const ALL: [(DropReason, &'static str); 8] = [
         (DropReason::Oversize, "oversize"),
         (DropReason::Incomplete, "incomplete"),
         (DropReason::Full, "full"),
@@ -87,69 +124,83 @@ pub struct ListenerLedger {
 }
 
 impl ListenerLedger {
-    pub(crate) fn add_spooled(&self, records: u64) {
+    /// Counts records that are in a lane.
+    pub fn add_spooled(&self, records: u64) {
         self.spooled.add(records);
     }
 
     /// Subtracts records that were counted as spooled and found no room after all.
-    pub(crate) fn take_back(&self, records: u64) {
+    pub fn take_back(&self, records: u64) {
         self.spooled.take_back(records);
     }
 
-    pub(crate) fn add_dropped(&self, reason: DropReason, records: u64) {
+    /// Counts records that never reach a lane.
+    pub fn add_dropped(&self, reason: DropReason, records: u64) {
         self.dropped[reason.index()].add(records);
     }
 
-    pub(crate) fn add_cut(&self, records: u64) {
+    /// Counts records that are in a lane without their end.
+    pub fn add_cut(&self, records: u64) {
         self.cut.add(records);
     }
 
-    pub(crate) fn add_duplicates(&self, records: u64) {
+    /// Counts records that were stored before.
+    pub fn add_duplicates(&self, records: u64) {
         self.duplicates.add(records);
     }
 
-    pub(crate) fn add_skipped(&self, records: u64) {
+    /// Counts numbers that a client has passed over.
+    pub fn add_skipped(&self, records: u64) {
         self.skipped.add(records);
     }
 
-    pub(crate) fn add_refused(&self, sessions: u64) {
+    /// Counts sessions that were refused.
+    pub fn add_refused(&self, sessions: u64) {
         self.refused.add(sessions);
     }
 
-    pub(crate) fn add_evicted(&self, connections: u64) {
+    /// Counts connections that were closed to make room.
+    pub fn add_evicted(&self, connections: u64) {
         self.evicted.add(connections);
     }
 
-    pub(crate) fn evicted(&self) -> u64 {
+    /// Connections that were closed to make room.
+    pub fn evicted(&self) -> u64 {
         self.evicted.count()
     }
 
-    pub(crate) fn add_over_limit(&self, connections: u64) {
+    /// Counts connections of addresses that had as many as they may have.
+    pub fn add_over_limit(&self, connections: u64) {
         self.over_limit.add(connections);
     }
 
-    pub(crate) fn over_limit(&self) -> u64 {
+    /// Connections of addresses that had as many as they may have.
+    pub fn over_limit(&self) -> u64 {
         self.over_limit.count()
     }
 
-    pub(crate) fn add_slowed(&self, times: u64) {
+    /// Counts waits of addresses that had sent as many messages as they may.
+    pub fn add_slowed(&self, times: u64) {
         self.slowed.add(times);
     }
 
-    pub(crate) fn slowed(&self) -> u64 {
+    /// Waits of addresses that had sent as many messages as they may.
+    pub fn slowed(&self) -> u64 {
         self.slowed.count()
     }
 
-    pub(crate) fn set_failure(&self, why: String) {
+    /// Notes why the listener can no longer store anything.
+    pub fn set_failure(&self, why: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    pub(crate) fn failure(&self) -> Option<String> {
+    /// Why the listener can no longer store anything.
+    pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts the new drops of the kernel; `read` returns their total. The kernel's counters have 32 bits and wrap.
-    pub(crate) fn note_kernel_drops(&self, read: impl FnOnce() -> u64) {
+    pub fn note_kernel_drops(&self, read: impl FnOnce() -> u64) {
         let mut seen = self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let total = read();
         self.add_dropped(DropReason::Kernel, total.saturating_sub(*seen));
@@ -157,11 +208,12 @@ impl ListenerLedger {
     }
 
     /// Continues the count of another ledger of the same sockets.
-    pub(crate) fn resume_kernel_drops(&self, seen: u64) {
+    pub fn resume_kernel_drops(&self, seen: u64) {
         *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    pub(crate) fn kernel_seen(&self) -> u64 {
+    /// The kernel's count of dropped datagrams that was seen last.
+    pub fn kernel_seen(&self) -> u64 {
         *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,7 +235,8 @@ impl ListenerLedger {
         DropReason::ALL.iter().filter_map(count).collect()
     }
 
-    pub(crate) fn status(&self) -> ListenerLedgerStatus {
+    /// All counts, as the status shows them.
+    pub fn status(&self) -> ListenerLedgerStatus {
         let dropped = self.dropped();
         ListenerLedgerStatus {
             received: self.spooled().saturating_add(sum(dropped.values().copied())),
@@ -200,7 +253,7 @@ impl ListenerLedger {
 }
 
 /// The counts of all listeners, including those of former configurations.
-pub(crate) struct Ledger {
+pub struct Ledger {
     listeners: Vec<(String, Arc<ListenerLedger>)>,
     /// Spooled by listeners that are no longer configured.
     former_spooled: u64,
@@ -214,7 +267,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Continues the counts of the last run: `spooled` from the segments, drops from the file.
-    pub(crate) fn recover(
+    pub fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
         sources: &[String],
@@ -259,17 +312,18 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn listener(&self, index: usize) -> &Arc<ListenerLedger> {
+    /// The counts of a listener, by its place in the configuration.
+    pub fn listener(&self, index: usize) -> &Arc<ListenerLedger> {
         &self.listeners[index].1
     }
 
     /// Spooled by all listeners, ever.
-    pub(crate) fn spooled(&self) -> u64 {
+    pub fn spooled(&self) -> u64 {
         sum(self.listeners.iter().map(|(_, ledger)| ledger.spooled()).chain([self.former_spooled]))
     }
 
     /// Dropped before the spool by all listeners, ever, by reason.
-    pub(crate) fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> Dropped {
         let former = self.former_dropped.iter().map(|(_, reason, records)| (reason.clone(), *records));
         let mut all = Dropped::new();
         for (reason, records) in former.chain(self.listeners.iter().flat_map(|(_, ledger)| ledger.dropped()))
@@ -280,12 +334,12 @@ impl Ledger {
     }
 
     /// Dropped by the present listeners as unwritten.
-    pub(crate) fn unwritten(&self) -> u64 {
+    pub fn unwritten(&self) -> u64 {
         sum(self.listeners.iter().map(|(_, ledger)| ledger.unwritten()))
     }
 
     /// Whether somebody has deleted the file, so that it must be saved again.
-    pub(crate) fn is_missing(&self) -> bool {
+    pub fn is_missing(&self) -> bool {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let has_drops = saved.as_ref().is_some_and(|text| *text != sealed::seal("ledger", ""));
         let is_missing = has_drops
@@ -297,7 +351,7 @@ impl Ledger {
     }
 
     /// Saves the drops for the next start, if there are new ones since the last call.
-    pub(crate) fn save(&self) -> std::io::Result<()> {
+    pub fn save(&self) -> std::io::Result<()> {
         let mut body = String::new();
         let current = self.listeners.iter().flat_map(|(name, ledger)| {
             ledger.dropped().into_iter().map(|(reason, records)| (name.clone(), reason, records))
@@ -318,7 +372,7 @@ impl Ledger {
 }
 
 /// Adds records to those of a reason.
-pub(crate) fn add_to(all: &mut Dropped, reason: String, records: u64) {
+pub fn add_to(all: &mut Dropped, reason: String, records: u64) {
     let known = all.entry(reason).or_default();
     *known = known.saturating_add(records);
 }

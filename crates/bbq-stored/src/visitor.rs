@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use bbq_wire::Peer;
 
-use crate::access::Identity;
+use crate::identity::Identity;
 
 /// Who wants to append to a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visitor<'a> {
+pub struct Visitor<'a> {
     /// The name of the token that was shown; `None` if the listener asks for none.
-    pub(crate) identity: Option<&'a Arc<str>>,
+    pub identity: Option<&'a Arc<str>>,
     /// Where the connection comes from.
-    pub(crate) peer: Peer,
+    pub peer: Peer,
     /// Another server, which passes on what others numbered. A listener with tokens has checked that this token may.
-    pub(crate) relays: bool,
+    pub relays: bool,
     /// Its client goes on with the stream after a restart.
-    pub(crate) is_kept: bool,
+    pub is_kept: bool,
 }
 
 impl Visitor<'_> {
@@ -28,7 +28,7 @@ impl Visitor<'_> {
 
 /// Why somebody may not append to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotAdmitted {
+pub enum NotAdmitted {
     /// The stream is of a worker of this server.
     Own,
     /// It was begun with a token of another name.

@@ -20,7 +20,7 @@ use bbq_spool::{LanePlace, NameMark, sealed};
 use bbq_wire::{Ranges, StreamId};
 
 use super::belongs::Belongs;
-use crate::access::Identity;
+use crate::identity::Identity;
 
 /// A stream's row in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

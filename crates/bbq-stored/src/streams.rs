@@ -31,11 +31,11 @@ use super::checkpoint::{Checkpoint, Known, decode, encode};
 use super::crowd::take_excess;
 use super::stream::Stream;
 use super::visitor::{NotAdmitted, Visitor};
-use crate::access::Identity;
+use crate::identity::Identity;
 
 /// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
 /// then resends acknowledged records. At 275 bytes each this is 69 MiB, and 300 MiB while a checkpoint of twice as many is made; with less memory there are fewer (`config::memory_plan`).
-pub(crate) const STREAMS_MAX: usize = 262_144;
+pub const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
 const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
@@ -44,11 +44,11 @@ const CHECKPOINT_EVERY_TIMES: u64 = 16;
 
 /// The streams with records that were forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Forgotten {
+pub struct Forgotten {
     /// Since the data directory was created.
-    pub(crate) total: u64,
+    pub total: u64,
     /// Since the start: those that belong to the name of a token, or that their clients keep over restarts.
-    pub(crate) kept: u64,
+    pub kept: u64,
 }
 
 /// All streams.
@@ -173,7 +173,7 @@ impl Streams {
     }
 
     /// Notes the stream of a worker's own batches.
-    pub(crate) fn add_own(&self, id: StreamId) {
+    pub fn add_own(&self, id: StreamId) {
         self.own.write().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
@@ -191,7 +191,7 @@ impl Streams {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn admit(&self, id: StreamId, visitor: &Visitor<'_>) -> Result<Arc<Stream>, NotAdmitted> {
+    pub fn admit(&self, id: StreamId, visitor: &Visitor<'_>) -> Result<Arc<Stream>, NotAdmitted> {
         // A worker of this start makes its batches: they cannot come from another server, unless they left from here. A server that
         // gets them from here would take the server's own messages for known.
         if self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&id) {
@@ -209,12 +209,12 @@ impl Streams {
     }
 
     /// A number for a new connection, higher than those of all earlier ones.
-    pub(crate) fn next_owner(&self) -> u64 {
+    pub fn next_owner(&self) -> u64 {
         self.owners.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// What was forgotten.
-    pub(crate) fn forgotten(&self) -> Forgotten {
+    pub fn forgotten(&self) -> Forgotten {
         *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -225,7 +225,7 @@ impl Streams {
     }
 
     /// Whether somebody has deleted the checkpoint.
-    pub(crate) fn is_checkpoint_missing(&self) -> bool {
+    pub fn is_checkpoint_missing(&self) -> bool {
         let is_written = !self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         is_written
             && self.storage.kind(&self.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -323,8 +323,8 @@ mod tests {
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span};
 
-    use super::super::belongs::Belongs;
     use super::*;
+    use crate::belongs::Belongs;
 
     fn empty(data: &Path) -> Streams {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
