@@ -2,13 +2,13 @@
 #![no_main]
 
 use bbq_client::ServerAddress;
-use bbq_server::config::{ListenSpec, SinkSpec, parse_bytes};
+use bbq_server::config::{ListenSpec, parse_bytes};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _listen = ListenSpec::parse(text);
-    let _sink = SinkSpec::parse(text);
+    let _sink = bbq_server::KINDS.parse(text);
     let _bytes = parse_bytes(text);
     let _server = text.parse::<ServerAddress>();
 });

@@ -21,11 +21,13 @@ pub mod config;
 mod error;
 mod lifecycle;
 mod observe;
-mod sink;
+mod sinks;
 mod worker;
 
 pub use bbq_format::{Format, Formatter};
 pub use bbq_listen::Address;
+pub use bbq_sink::{Kind as SinkKind, Kinds};
+pub use bbq_sink_handler::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
 pub use bbq_wire::{Peer, StreamId};
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use error::StartError;
@@ -35,17 +37,13 @@ pub use lifecycle::signals::Signals;
 pub use lifecycle::upgrade::Program;
 pub use observe::status;
 pub use observe::tail::{FACILITIES, SEVERITIES};
-pub use sink::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
-pub use sink::{SINK_KINDS, SinkKind};
+pub use sinks::{KINDS, SINK_KINDS};
 
 /// For bbq-simulation, which runs these on a simulated disk and network: they decide which messages are taken, acknowledged,
 /// delivered and deleted.
 #[doc(hidden)]
 pub mod simulated {
     pub use crate::access::ServedTokens;
-    pub use crate::sink::{
-        Goal, LinkNetwork, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
-    };
     pub use crate::worker::numbered::{Kept, NotKept, NumberedRequest, RequestStep};
     pub use crate::worker::session::{
         Connection, Established, HandedHello, Input, Replies, Sent, SessionContext, SessionState, Step,

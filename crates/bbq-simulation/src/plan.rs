@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bbq_client::Compress;
 use bbq_client::simulated::Sizes;
-use bbq_server::simulated::Rotation;
+use bbq_sink_file::Rotation;
 use bbq_wire::session::AckLevel;
 
 use crate::bug::Bug;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::Goal;
+use bbq_sink::Goal;
 use bbq_spool::SteppedTime;
 use bbq_wire::session::AckLevel;
 

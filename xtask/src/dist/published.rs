@@ -6,14 +6,21 @@ use super::disk::text;
 use super::material::Material;
 use crate::step;
 
-/// The names of the packages in `crates` without `publish = false`.
+/// The folders of crates.
+const FOLDERS: [&str; 2] = ["crates", "crates/sinks"];
+
+/// The names of the packages without `publish = false`.
 pub(crate) fn names() -> Result<Vec<String>, String> {
-    let entries = fs::read_dir("crates").map_err(|error| format!("cannot read crates: {error}"))?;
     let mut names = Vec::new();
-    for entry in entries.flatten() {
-        let manifest = super::disk::text_of(&entry.path().join("Cargo.toml"))?;
-        if !manifest.lines().any(|line| line == "publish = false") {
-            names.push(entry.file_name().to_string_lossy().into_owned());
+    for folder in FOLDERS {
+        let entries = fs::read_dir(folder).map_err(|error| format!("cannot read {folder}: {error}"))?;
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("sinks")) {
+            let manifest = super::disk::text_of(&path.join("Cargo.toml"))?;
+            let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+            let Some(name) = name else { return Err(format!("{} has no name", path.display())) };
+            if !manifest.lines().any(|line| line == "publish = false") {
+                names.push(name.to_owned());
+            }
         }
     }
     names.sort_unstable();

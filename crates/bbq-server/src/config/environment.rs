@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use bbq_sink_exec::EXEC_VARIABLE;
 use bbq_spec::{ConfigError, nearest};
 
 use super::keys::FILE_KEYS;
@@ -17,8 +18,6 @@ const PREFIX: &str = "BBQ_";
 pub const FILE_VARIABLE: &str = "BBQ_CONFIG";
 /// Set by a server for the program that takes its place.
 pub(crate) const UPGRADE_VARIABLE: &str = "BBQ_UPGRADE_FROM";
-/// Set by a sink `exec:` for its command.
-pub(crate) const EXEC_VARIABLE: &str = "BBQ_EXEC";
 /// Variables that are no keys: what is logged, the token of bbq's own clients, and the three above.
 const OTHERS: [&str; 5] = ["BBQ_LOG", "BBQ_TOKEN", FILE_VARIABLE, UPGRADE_VARIABLE, EXEC_VARIABLE];
 

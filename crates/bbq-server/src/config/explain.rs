@@ -1,5 +1,6 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
+use bbq_sink::{Kind as SinkKind, common_options};
 use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
 
 use super::file::{GivenSpec, Settings};
@@ -7,7 +8,7 @@ use super::kept::is_kept;
 use super::keys::{FILE_KEYS, FileKey, OnReload};
 use super::listen::LISTEN_OPTIONS;
 use super::{Config, ConfigSource, Environment, environment};
-use crate::sink::{SINK_KINDS, SinkKind, common_options, why_left_out};
+use crate::sinks::{KINDS, SINK_KINDS};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.
 const LISTEN: &str = "listen";
@@ -79,10 +80,10 @@ impl Subject {
         if !found.is_empty() {
             return Ok(found);
         }
-        if let Some(why) = of_sinks.and_then(why_left_out) {
+        if let Some(why) = of_sinks.and_then(|word| KINDS.why_left_out(word)) {
             return Err(ConfigError::new(why));
         }
-        let is_kind = SINK_KINDS.iter().any(|kind| kind.word == name) || why_left_out(name).is_some();
+        let is_kind = SINK_KINDS.iter().any(|kind| kind.word == name) || KINDS.why_left_out(name).is_some();
         if is_kind {
             return Subject::named(&format!("{SINK}.{name}"));
         }

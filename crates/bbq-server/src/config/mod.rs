@@ -31,19 +31,23 @@ use std::time::Duration;
 use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
+use crate::sinks::KINDS;
+pub use bbq_sink::SinkSpec;
 pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
 pub use bbq_tls::Tls;
 pub use default_file::default_file;
 pub(crate) use effective::EffectiveKey;
-pub(crate) use environment::{EXEC_VARIABLE, UPGRADE_VARIABLE};
+pub(crate) use environment::UPGRADE_VARIABLE;
 pub use environment::{Environment, FILE_VARIABLE, variable_of};
 pub use explain::{InEffect, Subject, Value};
 pub use file::Overrides;
+use file::Settings;
 pub(crate) use file::known as known_option;
 pub(crate) use kept::{DISTRIBUTION, kept_options};
 pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey, OnReload};
 pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
 pub use memory_limit::MemoryLimit;
+use memory_plan::Demand;
 pub use memory_plan::{Budget, MemoryPlan};
 pub(crate) use origins::Origins;
 pub use protocol::{PROTOCOLS, Protocol};
@@ -51,11 +55,6 @@ pub use schema::schema;
 pub use silence::Silence;
 pub use tokens::TokenFile;
 pub use unix_file::UnixFile;
-
-use file::Settings;
-use memory_plan::Demand;
-
-pub use crate::sink::SinkSpec;
 
 /// No admin.
 const ADMIN_OFF: &str = "off";
@@ -168,7 +167,7 @@ impl Config {
             |key| settings.number(key).map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
         let mut config = Config {
             listen: settings.specs("listen", &data, ListenSpec::of)?,
-            sinks: settings.specs("sink", &data, SinkSpec::of)?,
+            sinks: settings.specs("sink", &data, |spec| KINDS.read(spec))?,
             data,
             workers: usize::try_from(workers).unwrap_or(usize::MAX),
             distribution: settings.text("distribution", |_, word| distribution::parsed(word))?,

@@ -3,13 +3,14 @@
 //! The server refuses everything that the schema refuses. It also refuses mistakes that a schema cannot express, such as two
 //! listeners at one address.
 
+use bbq_sink::{Kind as SinkKind, common_options};
 use bbq_spec::{NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
 
 use super::keys::FILE_KEYS;
 use super::listen::{LISTEN_OPTIONS, without_effect};
 use super::protocol::PROTOCOLS;
-use crate::sink::{SINK_KINDS, SinkKind, common_options};
+use crate::sinks::SINK_KINDS;
 
 /// A number of bytes with a unit.
 const SIZE: &str = "^ *[0-9]+ *[KMGTPkmgtp]?[Ii]?[Bb]? *$";

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use bbq_sink_handler::{Handler, sink_spec as handler_spec};
 use bbq_spec::{ConfigError, checked_name};
 
 use crate::config::{Config, Overrides, known_option};
@@ -10,7 +11,6 @@ use crate::error::StartError;
 use crate::lifecycle::host::Host;
 use crate::lifecycle::server::Server;
 use crate::lifecycle::signals::Signals;
-use crate::sink::{Handler, handler_spec};
 
 /// Most handlers of a name: one thread each, of which each has a share of the lanes.
 const HANDLERS_MAX: usize = 1024;

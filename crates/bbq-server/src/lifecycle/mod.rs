@@ -15,5 +15,4 @@ pub(crate) mod reload;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod signals;
-pub(crate) mod sink_phases;
 pub(crate) mod upgrade;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bbq_sink::{Lifecycle, SinkLedger, SinkSpec};
 use bbq_spool::{DiskShortage, Lane, LaneCondition, NoRoom, ShownBytes, Spool};
 use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
@@ -13,10 +14,8 @@ use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, EffectiveKey, MemoryLimit, MemoryPlan};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
-use crate::lifecycle::sink_phases::Lifecycle;
 use crate::observe::changes::Changes;
 use crate::observe::exposure::exposure;
-use crate::sink::{SinkLedger, SinkSpec};
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, ListenerSetup, SessionInbox, Worker, WorkerMesh, WorkerView,
 };

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
+use bbq_sink::{Lifecycle, PendingSink, Phase};
 use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
 use bbq_spool::{DiskStorage, Spool, Storage};
@@ -28,9 +29,7 @@ use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
-use crate::lifecycle::sink_phases::{Lifecycle, Phase};
 use crate::observe::changes::Changes;
-use crate::sink::PendingSink;
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };

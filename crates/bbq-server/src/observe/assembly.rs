@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_listen::Address;
+use bbq_sink::{Account, reason_name};
 use bbq_spec::unix_ns;
 use bbq_spool::{LaneCondition, LanePlace};
 use bbq_stored::add_to;
@@ -14,7 +15,6 @@ use crate::observe::status::{
     Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
     SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
-use crate::sink::{Account, reason_name};
 use crate::worker::WorkerView;
 
 /// Messages that a sink has not received.

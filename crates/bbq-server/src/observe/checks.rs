@@ -8,7 +8,6 @@ use crate::observe::drops::{
 };
 use crate::observe::findings::is_stalled;
 use crate::observe::status::Dropped;
-use crate::sink;
 
 impl Parts {
     /// Adds the kernel's drops to the ledgers.
@@ -49,7 +48,7 @@ impl Parts {
         let beginnings = self.spool.beginnings();
         let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
             let mut counts = self.owed_to(&beginnings, ledger.account()).dropped;
-            if let Some(over) = counts.remove(sink::OVER_LIMIT) {
+            if let Some(over) = counts.remove(bbq_sink::OVER_LIMIT) {
                 // Of a listener, it counts connections.
                 counts.insert(OVER_SPOOL_LIMIT.to_owned(), over);
             }

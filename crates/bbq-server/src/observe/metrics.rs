@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
+use bbq_sink::SINK_DROP_REASONS;
 use bbq_stored::DropReason;
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
 use super::status::{Dropped, LANE_CONDITIONS, LaneStatus, LatencyStatus, SocketStatus, Status};
-use crate::sink::SINK_DROP_REASONS;
 
 /// The media type that says that a scraper accepts OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text";

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse as _, Response};
+use bbq_sink::{Done, Order, Resent, Skip, Task, rfc3339_ns};
 use bbq_spec::unix_ns;
 use bbq_spool::CursorStore;
 use tokio::sync::oneshot;
@@ -15,7 +16,6 @@ use tracing::info;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::tail::{From, from};
-use crate::sink::{Done, Order, Resent, Skip, Task, rfc3339_ns};
 
 /// A sink that works comes to a hold within a second, and one that retries at once. What it skips is read and kept on the disk. The client
 /// waits longer.

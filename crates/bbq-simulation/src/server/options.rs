@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bbq_server::simulated::Rotation;
+use bbq_sink_file::Rotation;
 
 use crate::bug::Bug;
 use crate::servers::Servers;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bbq_server::simulated::LinkNetwork;
+use bbq_sink_forward::LinkNetwork;
 use bbq_wire::StreamId;
 
 use crate::network::Network;

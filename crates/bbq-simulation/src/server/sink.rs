@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_server::simulated::{
-    Goal, LinkNetwork, Now, SinkDriver, SinkOpening, SinkStep, simulated_file, simulated_link,
-};
+use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkStep};
+use bbq_sink_file::simulated_file;
+use bbq_sink_forward::{LinkNetwork, simulated_link};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 use bbq_stored::Retention;

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::Goal;
+use bbq_sink::Goal;
 use bbq_spool::SteppedTime;
 
 use crate::bug::Bug;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::Goal;
+use bbq_sink::Goal;
 use bbq_spool::SteppedTime;
 
 use super::plan::NodePlan;

@@ -8,14 +8,13 @@ mod workers;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_sink::{SURPLUS_REMEDY, SinkLedger, SinkSpec};
 use bbq_spool::DiskShortage;
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::evenness::is_meant_to_be_even;
 use crate::observe::exposure::exposure;
 use crate::observe::status::{Finding, Level, ListenerStatus, SpoolStatus, Status};
-use crate::sink::{SURPLUS_REMEDY, SinkLedger, SinkSpec};
-
 pub(crate) use workers::is_stalled;
 
 /// The share of the spool, in tenths, from which somebody should look at the sinks before senders have to wait.

@@ -1,0 +1,57 @@
+//! The text that the spool can write again: that of the messages behind a cursor. It is read once more when the sink writes it.
+
+use std::io;
+
+use bbq_format::{Format, Formatter};
+use bbq_spool::limits::READ_TRIES_MAX;
+use bbq_spool::{Entry, GroupRead, LaneReader};
+
+/// Messages that are formatted at once, and their bytes, unless one is larger: JSON may make six bytes of each byte.
+const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
+const RECORDS_BYTES_AT_ONCE_MAX: usize = 1024 * 1024;
+
+/// Passes the text that the spool can write again, in a format, to the function, in pieces of whole messages: of each lane at least so many
+/// bytes, if it has them.
+pub type Again<'a> = dyn FnMut(Format, u64, &mut dyn FnMut(&[u8])) -> io::Result<()> + 'a;
+
+/// Passes the text of each lane to `emit`, in pieces of whole messages, until a lane has given `bytes_max`: more of a lane cannot be in an
+/// output with so many bytes behind its cursor. The first group does not count, as a part of it may be before the cursor.
+///
+/// # Errors
+/// A lane cannot be read now.
+pub(crate) fn each_text(
+    readers: Vec<LaneReader>,
+    format: Format,
+    bytes_max: u64,
+    emit: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut formatter = Formatter::new(format);
+    let mut text = Vec::new();
+    for mut reader in readers {
+        let (mut bytes, mut errors, mut is_first) = (0, 0, true);
+        while bytes <= bytes_max {
+            let mut group_bytes = 0;
+            let read = reader.read(&mut |&Entry { lane, source, envelope, ref batch }| {
+                for batch in batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
+                    text.clear();
+                    formatter.append(&Entry { lane, source, envelope, batch }, &mut text);
+                    group_bytes += text.len() as u64;
+                    emit(&text);
+                }
+            });
+            match read {
+                Ok(GroupRead::CaughtUp) => break,
+                Ok(_) => errors = 0,
+                Err(error) if errors >= READ_TRIES_MAX => return Err(error),
+                Err(_) => {
+                    errors += 1;
+                    continue;
+                }
+            }
+            if !std::mem::replace(&mut is_first, false) {
+                bytes += group_bytes;
+            }
+        }
+    }
+    Ok(())
+}

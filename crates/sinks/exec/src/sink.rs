@@ -1,0 +1,283 @@
+//! The sink takes groups and returns settled groups. Between them is a run of the command, which is started again when it has ended.
+
+use std::future::Future as _;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use bbq_sink::{Goal, Now, Problem, Room, Settled, Sink};
+use bbq_spool::{Group, LanePlace, Progress};
+use rustix::event::{PollFd, PollFlags, poll};
+use tracing::{debug, warn};
+
+use super::alarm::Alarm;
+use super::command_log::{CommandLog, Stream};
+use super::queue::Queue;
+use super::run::{Ended, Finish, Logs, Run, timespec};
+use super::settings::{Ack, Settings};
+
+/// First and longest pause before a command that failed is started again.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// After a run of this length the pause is the first one again. A run of this length without messages works.
+const LONG_RUN: Duration = Duration::from_secs(5);
+/// A command that has messages and takes none for so long is a problem that the status shows.
+const STALL: Duration = Duration::from_secs(30);
+/// How often it is looked what the command has read: no event tells.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub(super) struct ExecSink {
+    settings: Settings,
+    queue: Queue,
+    run: Option<Run>,
+    logs: Logs,
+    goal: Goal,
+    /// Since when nothing more is submitted.
+    finishing_since: Option<Duration>,
+    /// The command has ended in order with nothing left to do: the next message starts it.
+    rests: bool,
+    /// The command is not started before.
+    start_at: Duration,
+    restart_pause: Duration,
+    /// A problem that the next call of `settle` returns.
+    problem: Option<Problem>,
+    /// When a message was delivered, or there was none.
+    last_progress: Duration,
+    progress: u64,
+    has_told_stall: bool,
+    /// The last run has failed, and no message was delivered since.
+    has_failed: bool,
+    /// How often the command has worked again without a message.
+    recoveries: u64,
+    /// The time of the last call.
+    now: Duration,
+    alarm: Arc<Alarm>,
+}
+
+impl ExecSink {
+    pub(super) fn new(settings: Settings) -> io::Result<ExecSink> {
+        let log = |stream| CommandLog::new(stream, &settings.command);
+        Ok(ExecSink {
+            queue: Queue::new(settings.format),
+            run: None,
+            logs: Logs { output: log(Stream::Output), error: log(Stream::Error) },
+            goal: Goal::Deliver,
+            finishing_since: None,
+            rests: false,
+            start_at: Duration::ZERO,
+            restart_pause: RESTART_PAUSE_MIN,
+            problem: None,
+            last_progress: Duration::ZERO,
+            progress: 0,
+            has_told_stall: false,
+            has_failed: false,
+            recoveries: 0,
+            now: Duration::ZERO,
+            alarm: Alarm::new()?,
+            settings,
+        })
+    }
+
+    fn room(&self) -> Room {
+        if self.queue.has_room() { Room::Free } else { Room::Full }
+    }
+
+    /// Whether there is something to start the command for.
+    fn has_use(&self) -> bool {
+        match self.goal {
+            Goal::Deliver => !self.queue.is_empty() || !self.rests,
+            Goal::Drain => !self.queue.is_empty(),
+            Goal::Hold => false,
+        }
+    }
+
+    /// Goes on as far as possible without waiting.
+    fn advance(&mut self) -> Result<(), Problem> {
+        if self.run.is_none() && self.has_use() && self.now >= self.start_at {
+            let run = Run::start(&self.settings, self.now).map_err(Problem::Retry)?;
+            debug!(command = self.settings.command, "command started");
+            (self.run, self.rests) = (Some(run), false);
+        }
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let is_hold = self.goal == Goal::Hold;
+        let finish = self.finishing_since.map(|since| Finish { since, is_hold });
+        let ended = run.advance(&mut self.queue, &mut self.logs, finish, self.now);
+        let Some(ended) = ended else { return self.check_progress() };
+        self.run = None;
+        self.queue.rewind();
+        self.handle_end(&ended)
+    }
+
+    fn handle_end(&mut self, ended: &Ended) -> Result<(), Problem> {
+        let last_lines = [self.logs.error.end_run(self.now), self.logs.output.end_run(self.now)];
+        let [last_error, _] = last_lines;
+        let is_success = ended.status.is_none_or(|status| status.success()) && ended.wrong.is_none();
+        let mut why = ended.wrong.clone().unwrap_or_else(|| describe(ended.status));
+        if let Some(line) = last_error.filter(|_| !is_success) {
+            why.push_str(": ");
+            why.push_str(&line);
+        }
+        debug!(command = self.settings.command, taken = ended.taken, why, "command ended");
+        if ended.is_wanted && (self.goal == Goal::Hold || self.queue.is_empty()) {
+            match ended.was_killed {
+                true => warn!(
+                    command = self.settings.command,
+                    "the command did not end in time, and got a SIGTERM: {why}"
+                ),
+                false if !is_success => {
+                    warn!(command = self.settings.command, "at the end of its standard input, {why}");
+                }
+                false => {}
+            }
+            return Ok(());
+        }
+        if is_success && self.queue.is_empty() {
+            self.rests = true;
+            return Ok(());
+        }
+        if is_success && ended.taken > 0 {
+            // It is started again at once: each run takes something.
+            return Ok(());
+        }
+        if is_success {
+            why.push_str(" before it took a message");
+        }
+        if ended.lived >= LONG_RUN {
+            self.restart_pause = RESTART_PAUSE_MIN;
+        }
+        self.has_failed = true;
+        self.start_at = self.now + self.restart_pause;
+        self.restart_pause = (self.restart_pause * 2).min(RESTART_PAUSE_MAX);
+        Err(Problem::Retry(io::Error::other(why)))
+    }
+
+    /// Tells once that the command takes nothing.
+    fn check_progress(&mut self) -> Result<(), Problem> {
+        let progress = self.queue.progress();
+        let has_moved = std::mem::replace(&mut self.progress, progress) != progress;
+        if has_moved || self.queue.is_empty() || self.goal != Goal::Deliver {
+            (self.last_progress, self.has_told_stall) = (self.now, false);
+        }
+        let is_long = self.run.as_ref().is_some_and(|run| run.age(self.now) >= LONG_RUN);
+        if self.has_failed && (has_moved || (is_long && self.queue.is_empty())) {
+            self.has_failed = false;
+            self.recoveries += u64::from(!has_moved);
+        }
+        if self.has_told_stall || self.now.saturating_sub(self.last_progress) < STALL {
+            return Ok(());
+        }
+        self.has_told_stall = true;
+        let does = match self.settings.ack {
+            Ack::Read => "read",
+            Ack::Line => "acknowledged",
+        };
+        let why = format!("the command has {does} nothing for {} s", STALL.as_secs());
+        Err(Problem::Retry(io::Error::other(why)))
+    }
+}
+
+fn describe(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("the command ended with exit code {code}"),
+        Some((None, Some(signal))) => format!("the command was ended by signal {signal}"),
+        _ => "the command ended".to_owned(),
+    }
+}
+
+impl Sink for ExecSink {
+    fn set_goal(&mut self, goal: Goal) {
+        if goal != self.goal {
+            self.finishing_since = None;
+        }
+        self.goal = goal;
+    }
+
+    fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem> {
+        self.now = now.monotonic;
+        self.queue.add(group, begun);
+        self.finishing_since = None;
+        Ok(self.room())
+    }
+
+    fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
+        self.now = now.monotonic;
+        let advanced = match self.problem.take() {
+            Some(problem) => Err(problem),
+            None => self.advance(),
+        };
+        self.queue.take_settled(settled);
+        advanced.map(|()| self.room())
+    }
+
+    fn settled_part(&mut self, until: LanePlace) -> Option<Settled> {
+        self.queue.settled_part(until)
+    }
+
+    fn progress(&self) -> u64 {
+        self.queue.progress() + self.recoveries
+    }
+
+    fn finish(&mut self, now: Now) -> bool {
+        self.now = now.monotonic;
+        self.finishing_since.get_or_insert(now.monotonic);
+        if self.problem.is_none() {
+            self.problem = self.advance().err();
+        }
+        self.run.is_none()
+    }
+
+    fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
+        if self.problem.is_some() || self.queue.has_settled() {
+            return;
+        }
+        let Some(run) = &self.run else {
+            let until_start = self.start_at.saturating_sub(self.now);
+            let is_due = self.has_use() && !until_start.is_zero();
+            return progress.wait(seen, if is_due { patience.min(until_start) } else { patience });
+        };
+        self.alarm.reset();
+        let waker = Waker::from(Arc::clone(&self.alarm));
+        let mut changed = pin!(progress.changed(seen));
+        if changed.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        let (mut fds, due) = run.waits(&self.queue, self.now);
+        fds.push(PollFd::new(&self.alarm, PollFlags::IN));
+        let until = Instant::now() + patience.min(due);
+        let (mut look, mut unread) = (LOOK_MIN, 0);
+        run.has_read_more(&mut unread);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let interval = if run.is_being_read() { look } else { left };
+            // An error is an interrupted call, or no memory: the next step looks again.
+            if poll(&mut fds, Some(&timespec(left.min(interval)))) != Ok(0) || left.is_zero() {
+                return;
+            }
+            if run.has_read_more(&mut unread) {
+                return;
+            }
+            look = (look * 2).min(LOOK_MAX);
+        }
+    }
+
+    fn may_give_up(&self) -> bool {
+        true
+    }
+
+    /// A run that has messages which will come again is ended by force.
+    fn roll_back(&mut self) -> io::Result<()> {
+        self.run = None;
+        self.queue.clear();
+        Ok(())
+    }
+
+    fn idle(&mut self) {
+        self.queue.trim();
+    }
+}

@@ -1,0 +1,409 @@
+//! `http://HOST[:PORT][,...]/PATH` and `https:` post messages to a server, or to one of several (`receivers`), one message on each line of
+//! a body.
+//!
+//! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
+//! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
+//! delivered. So is one to which it responds 500; but a message on which it fails alone is tried for a minute before it becomes a dead letter.
+//! After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
+//! that were on their way or were delivered since the last commit are sent again. By two presets the server knows what it has already.
+//!
+//! Some servers respond 400 to everything when the path, the query or the format is wrong (`refusals`).
+
+mod body_bytes;
+pub(super) mod client;
+pub(super) mod coding;
+pub(super) mod headers;
+mod preset;
+pub(super) mod receivers;
+pub(super) mod refusals;
+pub(super) mod requests;
+pub(super) mod response;
+pub(super) mod retry_after;
+pub(super) mod timing;
+pub(super) mod url;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_format::{Format, Labels};
+use bbq_sink::{
+    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, FORMAT_WORDS, Kind, Now, OpenError, Part, Sink,
+    Target, format_option, tls_options,
+};
+use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
+use bbq_storage::Storage;
+use bbq_tls::ClientTls;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+
+use client::Version;
+use coding::Coding;
+use headers::Headers;
+use preset::Preset;
+use receivers::{Receiver, Receivers};
+use refusals::Refusals;
+use requests::{Answer, Exchange, Requests, Verdict};
+use timing::Timing;
+use url::Written;
+
+/// Most requests in flight: memory is bounded by this many bodies.
+const IN_FLIGHT_MAX: u64 = 16;
+/// What to check if a server takes nothing.
+const CHECK: &str = "path, query, preset, format and compress";
+/// Requests in flight.
+pub(super) const IN_FLIGHT: SpecOption = SpecOption {
+    key: "in_flight",
+    values: Values::Number(1..=IN_FLIGHT_MAX),
+    default: "1",
+    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order",
+};
+
+/// The options of both kinds.
+const OPTIONS: [SpecOption; 11] = [
+    preset::OPTION,
+    preset::LABELS,
+    format_option("json"),
+    SpecOption {
+        key: "query",
+        values: Values::Text { form: "key=value&...", pattern: "" },
+        default: "none",
+        meaning: "what follows the question mark of the URL; with an `&` only in a table",
+    },
+    headers::AUTHORIZED,
+    headers::MORE,
+    IN_FLIGHT,
+    SpecOption {
+        key: "compress",
+        values: Values::Words(&["none", "gzip", "zstd"]),
+        default: "none",
+        meaning: "compresses the bodies (`Content-Encoding`)",
+    },
+    timing::TIMEOUT,
+    timing::CONNECTION,
+    DEAD_LETTERS_OPTION,
+];
+/// The options of `https:`.
+const TLS_OPTIONS: [SpecOption; 14] = {
+    let [
+        preset,
+        labels,
+        format,
+        query,
+        authorization,
+        headers,
+        in_flight,
+        compress,
+        timeout,
+        connection,
+        dead_letters,
+    ] = OPTIONS;
+    let [ca, certificate, key] = tls_options::OPTIONS;
+    [
+        preset,
+        labels,
+        format,
+        query,
+        authorization,
+        headers,
+        in_flight,
+        compress,
+        timeout,
+        connection,
+        dead_letters,
+        ca,
+        certificate,
+        key,
+    ]
+};
+
+/// `http://HOST:PORT/PATH`
+pub static HTTP: Kind = Kind {
+    word: "http",
+    argument: "//HOST[:PORT][,...]/PATH",
+    summary: "posts lines to a server; of several, to one that works",
+    options: &OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse("http", argument, query, None),
+};
+
+/// `https://HOST/PATH`
+pub static HTTPS: Kind = Kind {
+    word: "https",
+    argument: "//HOST[:PORT][,...]/PATH",
+    summary: "the same, by TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| {
+        let shown = without_user(&format!("https:{argument}"));
+        let tls = tls_options::take(&shown, query)?;
+        parse("https", argument, query, Some(tls))
+    },
+};
+
+fn parse(
+    scheme: &str,
+    argument: &str,
+    query: &mut Query<'_>,
+    tls: Option<ClientTls>,
+) -> Result<Arc<dyn Target>, ConfigError> {
+    let written = Written::new(scheme, argument, "//HOST:PORT/PATH");
+    let wrong = |why: &str| written.wrong(why);
+    let behind = query.take("query", |text| Ok(url::encoded(text)))?;
+    let uris = written.urls(scheme, argument, behind.as_deref())?;
+    let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
+    if preset == Preset::Clickhouse && !uris.iter().all(|uri| url::has_key(uri, "query")) {
+        return Err(ConfigError::new(format!(
+            "{:?}: preset=clickhouse lacks the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
+            written.shown()
+        )));
+    }
+    let labels = query.take(preset::LABELS.key, Labels::parse)?;
+    if labels.is_some() && preset != Preset::Loki {
+        return Err(ConfigError::new(format!(
+            "{:?}: labels are for Loki; write preset=loki, or leave them out",
+            written.shown()
+        )));
+    }
+    let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
+    let format = preset
+        .format(format, labels.unwrap_or_default())
+        .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
+    let headers = Headers::take(&written, query)?;
+    let in_flight = take_in_flight(query)?;
+    let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
+    let timing = Timing::take(query)?;
+    let shown = written.shown().to_owned();
+    Ok(Arc::new(HttpTarget { shown, uris, tls, preset, format, coding, headers, in_flight, timing }))
+}
+
+/// Takes the option [`IN_FLIGHT`].
+pub(super) fn take_in_flight(query: &mut Query<'_>) -> Result<usize, ConfigError> {
+    let in_flight = query.take_number(IN_FLIGHT.key)?.unwrap_or(1);
+    Ok(usize::try_from(in_flight).unwrap_or(1))
+}
+
+#[derive(Clone, Debug)]
+struct HttpTarget {
+    /// The SPEC without its options.
+    shown: String,
+    /// One for each receiver.
+    uris: Vec<Uri>,
+    /// `None` for `http:`.
+    tls: Option<ClientTls>,
+    preset: Preset,
+    format: Format,
+    coding: Coding,
+    headers: Headers,
+    in_flight: usize,
+    timing: Timing,
+}
+
+impl Target for HttpTarget {
+    fn takes_dead_letters(&self) -> bool {
+        true
+    }
+
+    fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing)?;
+        let refusals = Refusals::new(self.shown_requests(), CHECK, state);
+        let keeps_cuts = self.preset == Preset::Clickhouse;
+        let requests = Requests::new(self.shown.clone(), receivers, refusals, keeps_cuts);
+        let destination = HttpDestination { target: self.clone(), requests };
+        let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
+        Ok(Box::new(sink))
+    }
+}
+
+impl HttpTarget {
+    /// `<format> <URIs>`; with the compression, if there is one.
+    fn shown_requests(&self) -> String {
+        let HttpTarget { uris, format, coding, .. } = self;
+        let uris: Vec<String> = uris.iter().map(Uri::to_string).collect();
+        let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
+        format!("{format:?} {}{coding}", uris.join(","))
+    }
+}
+
+struct HttpDestination {
+    target: HttpTarget,
+    requests: Requests,
+}
+
+impl Destination for HttpDestination {
+    fn knows_parts(&self) -> bool {
+        self.target.preset == Preset::Clickhouse
+    }
+
+    fn takes_within(&self) -> Duration {
+        self.requests.takes_within()
+    }
+
+    async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
+        self.requests.deliver(delivery, self.target.format, self).await
+    }
+
+    fn state(&self) -> String {
+        self.requests.refusals.state()
+    }
+}
+
+impl Exchange for HttpDestination {
+    const EMPTY_DECIDES: bool = false;
+
+    async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+        let preset = self.target.preset;
+        let response = self.post(to, preset.body(text), Some(part)).await?;
+        if response.status().is_success() && !preset.has_verdicts() {
+            return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
+        }
+        self.verdict(to, response, part.records).await.map(Answer::from)
+    }
+
+    async fn takes_empty(&self, to: &Receiver) -> bool {
+        let Ok(response) = self.post(to, self.target.preset.body(Vec::new()), None).await else {
+            return false;
+        };
+        let is_taken = response.status().is_success();
+        response::finish(response).await;
+        is_taken
+    }
+}
+
+impl HttpDestination {
+    /// What a response says that is not just a good status.
+    async fn verdict(
+        &self,
+        from: &Receiver,
+        response: Response<Incoming>,
+        records: u64,
+    ) -> io::Result<Verdict> {
+        let HttpTarget { preset, headers, .. } = &self.target;
+        let uri = &from.uri;
+        if !response.status().is_success() {
+            let wait = from.retry_after.note(&response);
+            let status = response.status();
+            let text = response::beginning(response).await;
+            return match response::refusal(uri, status, &String::from_utf8_lossy(&text), headers) {
+                Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Ok(Verdict::TooLarge(why)),
+                Ok(why) => Ok(Verdict::Refused(why)),
+                // It is one message that it cannot handle, or any.
+                Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR && wait.is_none() => {
+                    Ok(Verdict::Failed(error.to_string()))
+                }
+                Err(error) => Err(retry_after::shown(error, wait)),
+            };
+        }
+        let body = whole_in_time(from, response).await?;
+        let shown = |why: String| format!("{uri}: {}", response::shown(&why, headers));
+        let (verdict, has_some) = preset.verdict(&body, records);
+        if has_some {
+            self.requests.refusals.taken();
+        }
+        Ok(match verdict {
+            Verdict::Later(why) => Verdict::Later(shown(why)),
+            Verdict::Refused(why) => Verdict::Refused(shown(why)),
+            Verdict::Failed(why) => Verdict::Failed(shown(why)),
+            verdict => verdict,
+        })
+    }
+
+    /// Posts a body with the messages of a part, or without any. Returns the response once its head has arrived.
+    async fn post(
+        &self,
+        to: &Receiver,
+        body: Vec<u8>,
+        part: Option<&Part>,
+    ) -> io::Result<Response<Incoming>> {
+        let HttpTarget { preset, format, coding, headers, .. } = &self.target;
+        let coding = if body.is_empty() { Coding::None } else { *coding };
+        // hyper leaves it out of a request without a body, and some servers ask for it (RFC 9110, 8.6).
+        let is_empty = body.is_empty();
+        let mut request = Request::new(coding.encode(body)?.into());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = match part {
+            Some(part) if *preset == Preset::Clickhouse => url::with_token(&to.uri, part)?,
+            _ => to.uri.clone(),
+        };
+        request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
+        if let Some(name) = coding.name() {
+            request.headers_mut().insert(CONTENT_ENCODING, name);
+        }
+        if is_empty {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        headers.add_to(request.headers_mut());
+        to.client.request(request).await
+    }
+}
+
+/// Returns the whole body of a response.
+pub(super) async fn whole_in_time(from: &Receiver, response: Response<Incoming>) -> io::Result<Vec<u8>> {
+    let Receiver { uri, client, .. } = from;
+    let body = tokio::time::timeout(client.timeout(), response::whole(response)).await;
+    let body = body.map_err(|_| client.late(uri))?;
+    body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_sink::Kinds;
+
+    use super::{HTTP, HTTPS};
+
+    static KINDS: Kinds = Kinds { present: &[&HTTP, &HTTPS], left_out: &[] };
+
+    #[test]
+    fn mistakes_in_the_url_are_named() {
+        for (spec, words) in [
+            ("http:host/path", "no host"),
+            ("http://", "no host"),
+            ("http:///path", "no host"),
+            ("http://user:password@host/", "authorization_file"),
+            ("http://host/a b", "invalid uri character"),
+            ("http://host:port/", "the port"),
+            ("http://:80/", "no host"),
+            ("http://a,,b/", "no host"),
+            ("http://a,/", "no host"),
+            ("http://a,b:0/", "the port"),
+            ("http://a,user:sesame@b/", "authorization_file"),
+            ("http://a:80,b,A/", "A is there twice"),
+            ("http://a:1,http://b:1/path", "one scheme and one path"),
+            ("http://a/path,http://b/path", "one scheme and one path"),
+            ("http://a, b/", "invalid"),
+            ("http://[::1,[::1]:2/", "invalid"),
+            (
+                &format!("http://h{}/", (0..16).map(|number| format!(",h{number}")).collect::<String>()),
+                "more than 16",
+            ),
+        ] {
+            let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("write http://HOST:PORT/PATH"), "{error}");
+            assert!(!error.contains("sesame"), "{error}");
+        }
+        for (spec, words) in [
+            ("https://host/?tls_cert=/nowhere", "tls_key=PATH"),
+            ("https://host/?tls_key=/nowhere", "tls_cert=PATH"),
+            ("https://host/?tls_ca=/nowhere", "tls_ca: cannot read /nowhere"),
+            ("https://host:port/?tls_ca=/nowhere", "tls_ca"),
+            ("http://host/?tls_ca=/nowhere", "unknown option \"tls_ca\""),
+            ("http://host/?compress=lz4", "none, gzip, zstd"),
+        ] {
+            let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        for (spec, uris) in [
+            ("http://host", "[http://host/]"),
+            ("http://[::1]:9428/in", "[http://[::1]:9428/in]"),
+            ("http://host/in?format=raw&in_flight=16", "[http://host/in]"),
+            (
+                "http://a:1,[::1],b:2/in,out?query=x=1",
+                "[http://a:1/in,out?x=1, http://[::1]/in,out?x=1, http://b:2/in,out?x=1]",
+            ),
+        ] {
+            let target = format!("{:?}", KINDS.parse(spec).unwrap());
+            assert!(target.contains(&format!("uris: {uris}")), "{target}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The four kinds, and what their SPECs say.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_format::Format;
+use bbq_sink::{
+    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, Kind, Now, OpenError, Sink, Target, tls_options,
+};
+use bbq_spec::{ConfigError, Query, SpecOption, Values};
+use bbq_storage::Storage;
+use bbq_tls::ClientTls;
+use hyper::Uri;
+use tracing::info;
+
+use super::grpc::{self, GrpcCalls};
+use super::http::HttpPosts;
+use super::request::Settings;
+use crate::http::client::Version;
+use crate::http::coding::Coding;
+use crate::http::headers::{self, Headers};
+use crate::http::receivers::Receivers;
+use crate::http::refusals::Refusals;
+use crate::http::requests::{Exchange, Requests};
+use crate::http::timing::{self, Timing};
+use crate::http::url::Written;
+use crate::http::{IN_FLIGHT, take_in_flight};
+
+/// Where receivers of OTLP by HTTP take logs.
+const LOGS_PATH: &str = "/v1/logs";
+/// As they are configured. Receivers need not know another one.
+const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
+
+/// The options of the kinds without TLS.
+const OPTIONS: [SpecOption; 7] = [
+    headers::AUTHORIZED,
+    headers::MORE,
+    IN_FLIGHT,
+    SpecOption {
+        key: "compress",
+        values: Values::Words(&["none", "gzip"]),
+        default: "none",
+        meaning: "compresses the requests",
+    },
+    timing::TIMEOUT,
+    timing::CONNECTION,
+    DEAD_LETTERS_OPTION,
+];
+/// The options of the kinds with TLS.
+const TLS_OPTIONS: [SpecOption; 10] = {
+    let [authorization, headers, in_flight, compress, timeout, connection, dead_letters] = OPTIONS;
+    let [ca, certificate, key] = tls_options::OPTIONS;
+    [authorization, headers, in_flight, compress, timeout, connection, dead_letters, ca, certificate, key]
+};
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Http,
+    Grpc,
+}
+
+/// `otlp+http://HOST:PORT`
+pub static HTTP: Kind = Kind {
+    word: "otlp+http",
+    argument: "//HOST[:PORT][,...][/PATH]",
+    summary: "sends OpenTelemetry logs to a server, by HTTP",
+    options: &OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+http", Way::Http), argument, query, false),
+};
+
+/// `otlp+https://HOST:PORT`
+pub static HTTPS: Kind = Kind {
+    word: "otlp+https",
+    argument: "//HOST[:PORT][,...][/PATH]",
+    summary: "sends OpenTelemetry logs to a server, by HTTP and TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+https", Way::Http), argument, query, true),
+};
+
+/// `otlp+grpc://HOST:PORT`
+pub static GRPC: Kind = Kind {
+    word: "otlp+grpc",
+    argument: "//HOST:PORT[,...]",
+    summary: "sends OpenTelemetry logs to a server, by gRPC",
+    options: &OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+grpc", Way::Grpc), argument, query, false),
+};
+
+/// `otlp+grpcs://HOST:PORT`
+pub static GRPCS: Kind = Kind {
+    word: "otlp+grpcs",
+    argument: "//HOST:PORT[,...]",
+    summary: "sends OpenTelemetry logs to a server, by gRPC and TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+grpcs", Way::Grpc), argument, query, true),
+};
+
+fn parse(
+    (word, way): (&'static str, Way),
+    argument: &str,
+    query: &mut Query<'_>,
+    has_tls: bool,
+) -> Result<Arc<dyn Target>, ConfigError> {
+    let form = if way == Way::Http { "//HOST:PORT, or with a /PATH" } else { "//HOST:PORT" };
+    let written = Written::new(word, argument, form);
+    let scheme = if has_tls { "https" } else { "http" };
+    let uris = written.urls(scheme, argument, None)?.into_iter().map(|given| {
+        if given.query().is_some() {
+            return Err(written.wrong("the URL must not have a query"));
+        }
+        let is_bare = matches!(given.path(), "" | "/");
+        let path = match way {
+            Way::Http if is_bare => LOGS_PATH,
+            Way::Http => given.path(),
+            Way::Grpc if is_bare => grpc::EXPORT,
+            Way::Grpc => return Err(written.wrong("gRPC has a path of its own")),
+        };
+        let authority = given.authority().map_or("", |authority| authority.as_str());
+        let uri = format!("{scheme}://{authority}{path}").parse();
+        uri.map_err(|error: hyper::http::uri::InvalidUri| written.wrong(&error.to_string()))
+    });
+    let uris = uris.collect::<Result<Vec<Uri>, ConfigError>>()?;
+    let tls = if has_tls { Some(tls_options::take(written.shown(), query)?) } else { None };
+    let headers = Headers::take(&written, query)?;
+    let in_flight = take_in_flight(query)?;
+    let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
+    let timing = Timing::take(query)?;
+    let settings = Settings { uris, coding, headers };
+    Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight, timing }))
+}
+
+#[derive(Clone, Debug)]
+struct OtlpTarget {
+    /// The SPEC without its options.
+    shown: String,
+    way: Way,
+    settings: Settings,
+    /// `None` without TLS.
+    tls: Option<ClientTls>,
+    in_flight: usize,
+    timing: Timing,
+}
+
+impl Target for OtlpTarget {
+    fn takes_dead_letters(&self) -> bool {
+        true
+    }
+
+    fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let refusals =
+            |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
+        let settings = self.settings.clone();
+        let requests = |version, check| {
+            let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing)?;
+            Ok::<_, OpenError>(Requests::new(self.shown.clone(), receivers, refusals(check), false))
+        };
+        let sink = match self.way {
+            Way::Http => {
+                let requests = requests(Version::One, "path and compress")?;
+                self.sink(HttpPosts { settings, requests })
+            }
+            Way::Grpc => {
+                let requests = requests(Version::Two, "address and compress")?;
+                self.sink(GrpcCalls { settings, requests })
+            }
+        };
+        let sink = sink.map_err(OpenError::NotYet)?;
+        info!(
+            sink = self.shown,
+            "each message arrives at least once: OTLP has no numbers by which a receiver knows what is sent again after a kill or a \
+             lost response"
+        );
+        Ok(sink)
+    }
+}
+
+impl OtlpTarget {
+    fn sink<W: OtlpWay>(&self, way: W) -> io::Result<Box<dyn Sink>> {
+        Ok(Box::new(AsyncSink::new(OtlpDestination(way), self.in_flight)?))
+    }
+}
+
+/// A way with what it remembers.
+pub(super) trait OtlpWay: Exchange + Send + 'static {
+    fn requests(&self) -> &Requests;
+}
+
+impl OtlpWay for HttpPosts {
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+impl OtlpWay for GrpcCalls {
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+struct OtlpDestination<W>(W);
+
+impl<W: OtlpWay> Destination for OtlpDestination<W> {
+    fn takes_within(&self) -> Duration {
+        self.0.requests().takes_within()
+    }
+
+    async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
+        self.0.requests().deliver(delivery, Format::Otlp, &self.0).await
+    }
+
+    fn state(&self) -> String {
+        self.0.requests().refusals.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_sink::Kinds;
+
+    use super::{GRPC, GRPCS, HTTP, HTTPS};
+
+    static KINDS: Kinds = Kinds { present: &[&HTTP, &HTTPS, &GRPC, &GRPCS], left_out: &[] };
+
+    #[test]
+    fn the_path_is_that_of_the_specification_unless_it_is_given() {
+        for (spec, uri) in [
+            ("otlp+http://host:4318", "http://host:4318/v1/logs"),
+            ("otlp+http://host:4318/", "http://host:4318/v1/logs"),
+            ("otlp+http://host/insert/opentelemetry", "http://host/insert/opentelemetry"),
+            ("otlp+https://[::1]:4318", "https://[::1]:4318/v1/logs"),
+            ("otlp+http://a:1,b:2", "http://a:1/v1/logs, http://b:2/v1/logs"),
+            (
+                "otlp+grpc://host:4317",
+                "http://host:4317/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+            ),
+        ] {
+            let spec = KINDS.parse(spec).unwrap();
+            let target = format!("{spec:?}");
+            assert!(target.contains(&format!("uris: [{uri}]")), "{target}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (spec, words) in [
+            ("otlp+http:host", "no host; write otlp+http://HOST:PORT"),
+            ("otlp+grpc://host:4317/v1/logs", "gRPC has a path of its own; write otlp+grpc://HOST:PORT"),
+            ("otlp+grpc://host:port", "the port"),
+            ("otlp+grpc://a:1,b:2,a:1", "a:1 is there twice"),
+            ("otlp+http://a,otlp+http://b", "one scheme and one path"),
+            ("otlp+grpc://user:sesame@host", "authorization_file"),
+            ("otlp+http://host?compress=zstd", "none, gzip"),
+            ("otlp+http://host?tls_ca=/x", "unknown option \"tls_ca\""),
+            ("otlp+grpcs://host?tls_cert=/nowhere", "tls_key=PATH"),
+            ("otlp://host", "write otlp+http://HOST:4318"),
+        ] {
+            let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("sesame"), "{error}");
+        }
+    }
+}

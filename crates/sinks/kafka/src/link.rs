@@ -1,0 +1,123 @@
+//! What a connection goes on with after another: the groups on their way.
+
+use std::io;
+use std::sync::Arc;
+
+use bbq_sink::{Intervals, OutgoingGroups, PendingGroup, Positions, Settled};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tracing::error;
+
+use super::encoder::Encoder;
+use super::refused::Refused;
+use super::settings::KafkaSettings;
+use super::shared::Shared;
+
+/// The largest transaction: messages, and bytes unless one message is larger. With small ones, a commit takes longer than the
+/// messages; librdkafka keeps the messages in memory, with 200 bytes of its own for each.
+pub(super) const TRANSACTION_MESSAGES_MAX: usize = 128 * 1024;
+pub(super) const TRANSACTION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// After transactions that failed they are smaller, but not smaller than this: one that always takes longer than the brokers wait
+/// would be begun again for ever.
+const TRANSACTION_MESSAGES_MIN: usize = 64;
+const TRANSACTION_BYTES_MIN: usize = 64 * 1024;
+
+/// See the module.
+pub(super) struct KafkaLink {
+    pub(super) settings: Arc<KafkaSettings>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) groups: Receiver<PendingGroup>,
+    settled: Sender<Settled>,
+    pub(super) outgoing: OutgoingGroups,
+    pub(super) encoder: Encoder,
+    pub(super) refused: Refused,
+    pub(super) size: TransactionSize,
+    /// Whether the topic took a message since the sink was opened.
+    pub(super) has_taken: bool,
+    /// Messages that the brokers refused since the topic took one, or since the sink waited because of so many.
+    pub(super) refused_in_a_row: usize,
+    /// When messages are set apart that a topic refuses which has taken nothing yet.
+    pub(super) apart: Intervals,
+    /// Whether it was told that the topics could be safer.
+    pub(super) has_warned: bool,
+}
+
+/// How large a transaction may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TransactionSize {
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    /// What was sent may be in the topic or not: the next connection asks.
+    InDoubt(io::Error),
+    Failed(io::Error),
+    /// The topic does not have what it had, or has something else: the driver submits again what it can.
+    Lost(io::Error),
+    /// The driver does not want the link any more.
+    Stopped,
+}
+
+impl TransactionSize {
+    fn largest() -> TransactionSize {
+        TransactionSize { messages: TRANSACTION_MESSAGES_MAX, bytes: TRANSACTION_BYTES_MAX }
+    }
+
+    pub(super) fn grow(&mut self) {
+        self.messages = (self.messages * 2).min(TRANSACTION_MESSAGES_MAX);
+        self.bytes = (self.bytes * 2).min(TRANSACTION_BYTES_MAX);
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.messages = (self.messages / 2).max(TRANSACTION_MESSAGES_MIN);
+        self.bytes = (self.bytes / 2).max(TRANSACTION_BYTES_MIN);
+    }
+}
+
+impl KafkaLink {
+    pub(super) fn new(
+        settings: Arc<KafkaSettings>,
+        shared: Arc<Shared>,
+        groups: Receiver<PendingGroup>,
+        settled: Sender<Settled>,
+    ) -> KafkaLink {
+        let refused = shared.refused();
+        let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
+        let encoder = Encoder::new(settings.key, settings.format, settings.has_origin);
+        KafkaLink {
+            settings,
+            shared,
+            groups,
+            settled,
+            outgoing,
+            encoder,
+            refused,
+            size: TransactionSize::largest(),
+            has_taken: false,
+            refused_in_a_row: 0,
+            apart: Intervals::default(),
+            has_warned: false,
+        }
+    }
+
+    /// Adds a group. `stored` says how far the topic is.
+    pub(super) fn push(&mut self, group: PendingGroup, stored: &Positions) {
+        let lane = group.until().lane;
+        let gone = self.shared.gone(lane, group.first_record());
+        if gone > 0 {
+            let sink = &self.settings.shown;
+            error!(sink, lane, messages = gone, "the brokers lost messages that are not here any more");
+        }
+        // `refused` says which messages are dead letters.
+        self.outgoing.push(group, stored, &Positions::default());
+    }
+
+    /// Passes settled groups to the sink.
+    pub(super) fn settle(&mut self) {
+        while let Some(settled) = self.outgoing.next_settled() {
+            // The channel has room for every group on its way. An error means that the sink is dropped.
+            let _dropped = self.settled.try_send(settled);
+        }
+    }
+}

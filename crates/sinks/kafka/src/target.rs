@@ -1,0 +1,273 @@
+//! The SPEC of a sink for Apache Kafka.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_format::Format;
+use bbq_sink::{
+    DEAD_LETTERS_OPTION, FORMAT_WORDS, Kind, LinkSink, Now, OpenError, Sink, Target, format_option,
+    parse_servers, tls_options, with_port,
+};
+use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
+use bbq_storage::Storage;
+
+use super::link::TRANSACTION_BYTES_MAX;
+use super::links::KafkaLinks;
+use super::security::{MECHANISM_WORDS, Security};
+use super::settings::{KafkaSettings, Key};
+use super::shared::Remembered;
+
+/// The port of a broker, unless it is configured.
+const PORT_DEFAULT: u16 = 9092;
+/// What Kafka allows.
+const TOPIC_BYTES_MAX: usize = 249;
+/// What is behind the name of the topic in that of the topic of the progress, unless it is configured.
+const PROGRESS_SUFFIX: &str = "-bbq-progress";
+/// Unless it is configured, as in other clients.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// What brokers allow, unless they are configured.
+const TRANSACTION_SECONDS_MAX: u64 = 900;
+
+/// Unless it is configured: several times as long as a system holds back what is written to its disk.
+const KEEP_DEFAULT: Duration = Duration::from_secs(150);
+/// After a start as much is read again.
+const KEEP_SECONDS_MAX: u64 = 24 * 3600;
+
+const ON_OFF: Values = Values::Words(&["off", "on"]);
+const ON_OFF_WORDS: [(&str, bool); 2] = [("off", false), ("on", true)];
+const KEY_WORDS: [(&str, Key); 4] =
+    [("stream", Key::Stream), ("listener", Key::Listener), ("peer", Key::Peer), ("none", Key::None)];
+/// zstd would need a second copy of its library in the program.
+const COMPRESSION_WORDS: [(&str, &str); 4] =
+    [("none", "none"), ("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4")];
+
+/// `kafka://HOST:PORT/TOPIC`
+pub static KAFKA: Kind = Kind {
+    word: "kafka",
+    argument: "//HOST[:PORT][,...]/TOPIC",
+    summary: "writes to a topic of Apache Kafka, each message exactly once",
+    options: &[
+        SpecOption {
+            key: "exactly_once",
+            values: ON_OFF,
+            default: "on",
+            meaning: "writes in transactions; `off`: a message may come twice after a failure, and nothing but the topic is needed",
+        },
+        SpecOption {
+            key: "progress_topic",
+            values: Values::Text { form: "TOPIC", pattern: "" },
+            default: "TOPIC-bbq-progress",
+            meaning: "the topic where bbq keeps its position; created if it is missing",
+        },
+        SpecOption {
+            key: "transaction_timeout_seconds",
+            values: Values::Number(1..=TRANSACTION_SECONDS_MAX),
+            default: "60",
+            meaning: "after so long without bbq the brokers end a transaction, for which readers wait",
+        },
+        SpecOption {
+            key: "keep_seconds",
+            values: Values::NumberOrNever(1..=KEEP_SECONDS_MAX),
+            default: "150",
+            meaning: "how long messages stay in the spool after the brokers have acknowledged them, to be sent again if they lose them (at most \
+                      a quarter of the spool): longer than the brokers' systems hold back writes (Linux: 30 s)",
+        },
+        SpecOption {
+            key: "key",
+            values: Values::Words(&["stream", "listener", "peer", "none"]),
+            default: "stream",
+            meaning: "the key of a message; messages with the same key are in one partition, in order",
+        },
+        format_option("raw"),
+        SpecOption {
+            key: "headers",
+            values: ON_OFF,
+            default: "off",
+            meaning: "adds `Bbq-Listener`, `Bbq-Peer`, `Bbq-Time`, `Bbq-Stream` and `Bbq-Sequence` to each message",
+        },
+        SpecOption {
+            key: "compression",
+            values: Values::Words(&["none", "gzip", "snappy", "lz4"]),
+            default: "none",
+            meaning: "how batches are compressed",
+        },
+        SpecOption {
+            key: "sasl",
+            values: Values::Words(MECHANISM_WORDS),
+            default: "scram-sha-512",
+            meaning: "how the brokers check `user` and `password_file`",
+        },
+        SpecOption {
+            key: "user",
+            values: Values::Text { form: "NAME", pattern: "" },
+            default: "none",
+            meaning: "the user; needs `password_file` or `password_env`",
+        },
+        SpecOption {
+            key: "password",
+            values: Values::Secret,
+            default: "none",
+            meaning: "the password of `user`",
+        },
+        SpecOption {
+            key: "tls",
+            values: ON_OFF,
+            default: "off",
+            meaning: "TLS; `tls_ca` and `tls_cert` turn it on, too",
+        },
+        tls_options::CA,
+        tls_options::CERTIFICATE,
+        tls_options::KEY,
+        DEAD_LETTERS_OPTION,
+    ],
+    is_exclusive: false,
+    parse,
+};
+
+fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
+    let shown = without_user(&format!("kafka:{argument}"));
+    let wrong = |why: String| ConfigError::new(format!("{shown:?}: {why}; write kafka://HOST:PORT/TOPIC"));
+    let rest = argument.strip_prefix("//").ok_or_else(|| wrong("it has no host".to_owned()))?;
+    let (hosts, topic) = rest.split_once('/').ok_or_else(|| wrong("it has no topic".to_owned()))?;
+    if hosts.contains('@') {
+        return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
+    }
+    let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
+    let servers = servers.iter().map(|(host, port)| with_port(host, *port)).collect::<Vec<_>>().join(",");
+    check_topic(topic).map_err(wrong)?;
+    let word = |query: &mut Query<'_>, key, default| {
+        Ok::<_, ConfigError>(query.take_word(key, &ON_OFF_WORDS)?.unwrap_or(default))
+    };
+    let is_exactly_once = word(query, "exactly_once", true)?;
+    let progress = query.take("progress_topic", |topic| check_topic(topic).map(|()| topic.to_owned()))?;
+    let timeout = query.take_number("transaction_timeout_seconds")?.map(Duration::from_secs);
+    let keep = query.take_number("keep_seconds")?.map(Duration::from_secs);
+    for (key, is_given) in [
+        ("progress_topic", progress.is_some()),
+        ("transaction_timeout_seconds", timeout.is_some()),
+        ("keep_seconds", keep.is_some()),
+    ] {
+        if is_given && !is_exactly_once {
+            return Err(wrong(format!("{key} has no effect with exactly_once=off")));
+        }
+    }
+    let progress = progress.unwrap_or_else(|| format!("{topic}{PROGRESS_SUFFIX}"));
+    if progress == topic {
+        return Err(wrong(
+            "the progress needs a topic of its own; set progress_topic to another one".to_owned(),
+        ));
+    }
+    if is_exactly_once {
+        check_topic(&progress).map_err(|why| wrong(format!("progress_topic: {why}")))?;
+    }
+    let settings = KafkaSettings {
+        servers,
+        topic: topic.to_owned(),
+        progress,
+        is_exactly_once,
+        transaction_timeout: timeout.unwrap_or(TRANSACTION_TIMEOUT),
+        keep: keep.unwrap_or(KEEP_DEFAULT),
+        key: query.take_word("key", &KEY_WORDS)?.unwrap_or(Key::Stream),
+        format: query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Raw),
+        has_origin: word(query, "headers", false)?,
+        compression: query.take_word("compression", &COMPRESSION_WORDS)?.unwrap_or("none"),
+        security: Security::take(&shown, query)?,
+        shown,
+    };
+    Ok(Arc::new(OpenKafka(Arc::new(settings))))
+}
+
+fn check_topic(topic: &str) -> Result<(), String> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if topic.is_empty() {
+        Err("it has no topic".to_owned())
+    } else if !topic.chars().all(is_allowed) || [".", ".."].contains(&topic) {
+        Err(format!("{topic:?} is not the name of a topic; letters, digits, dot, _ and - may be in it"))
+    } else if topic.len() > TOPIC_BYTES_MAX {
+        Err(format!(
+            "the name of a topic has at most {TOPIC_BYTES_MAX} characters, {topic:?} has {}",
+            topic.len()
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct OpenKafka(Arc<KafkaSettings>);
+
+impl Target for OpenKafka {
+    fn holds_back(&self) -> bool {
+        self.0.is_exactly_once && !self.0.keep.is_zero()
+    }
+
+    /// A transaction that is sent, and one that collects.
+    fn memory_bytes_min(&self) -> u64 {
+        2 * TRANSACTION_BYTES_MAX as u64
+    }
+
+    fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let remembered = match state.and_then(Remembered::parse) {
+            Some(remembered) => remembered,
+            None => Remembered::new().map_err(OpenError::NotYet)?,
+        };
+        let links = KafkaLinks::start(Arc::clone(&self.0), remembered).map_err(OpenError::NotYet)?;
+        let sink = LinkSink::new(links).map_err(OpenError::NotYet)?;
+        Ok(Box::new(sink))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_sink::Kinds;
+
+    use super::KAFKA;
+
+    static KINDS: Kinds = Kinds { present: &[&KAFKA], left_out: &[] };
+
+    #[test]
+    fn mistakes_in_the_spec_are_named() {
+        let long = format!("kafka://host/{}", "x".repeat(240));
+        for (spec, words) in [
+            ("kafka:host/logs", "no host"),
+            ("kafka://host", "no topic"),
+            ("kafka://host/", "no topic"),
+            ("kafka:///logs", "no host"),
+            ("kafka://a,,b/logs", "no host"),
+            ("kafka://host:0/logs", "the port"),
+            ("kafka://host:x/logs", "the port"),
+            ("kafka://me:sesame@host/logs", "password_file"),
+            ("kafka://host/logs/x", "name of a topic"),
+            ("kafka://host/..", "name of a topic"),
+            (&long, "progress_topic"),
+            ("kafka://host/logs?exactly_once=off&progress_topic=x", "no effect"),
+            ("kafka://host/logs?exactly_once=off&transaction_timeout_seconds=9", "no effect"),
+            ("kafka://host/logs?exactly_once=off&keep_seconds=9", "no effect"),
+            ("kafka://host/logs?keep_seconds=86401", "1 to 86400"),
+            ("kafka://host/logs?progress_topic=logs", "topic of its own"),
+            ("kafka://host/logs?progress_topic=a/b", "name of a topic"),
+            ("kafka://host/logs?transaction_timeout_seconds=0", "1 to 900"),
+            ("kafka://host/logs?key=host", "stream, listener, peer, none"),
+            ("kafka://host/logs?compression=zstd", "none, gzip, snappy, lz4"),
+            ("kafka://host/logs?user=me", "password_file"),
+            ("kafka://host/logs?sasl=plain", "user=NAME"),
+            ("kafka://host/logs?sasl=gssapi", "plain, scram-sha-256, scram-sha-512"),
+            ("kafka://host/logs?password_env=PATH", "user=NAME"),
+            ("kafka://host/logs?tls_ca=/nowhere", "/nowhere"),
+            ("kafka://host/logs?tls_cert=/nowhere", "tls_key=PATH"),
+        ] {
+            let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("sesame"), "{spec}: {error}");
+        }
+        for (spec, shown) in [
+            ("kafka://host/logs", r#"servers: "host:9092", topic: "logs", progress: "logs-bbq-progress""#),
+            ("kafka://a:1,[::1]:2,[::1]/logs", r#"servers: "a:1,[::1]:2,[::1]:9092""#),
+            ("kafka://host/logs?user=me&password_env=PATH&sasl=plain", r#"mechanism: "PLAIN""#),
+            ("kafka://host/logs?exactly_once=off&key=peer&compression=lz4", r#"key: Peer"#),
+        ] {
+            let spec = format!("{:?}", KINDS.parse(spec).unwrap());
+            assert!(spec.contains(shown), "{spec}");
+            assert!(!spec.contains(&std::env::var("PATH").unwrap()), "{spec}");
+        }
+    }
+}

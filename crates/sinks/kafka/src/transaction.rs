@@ -1,0 +1,415 @@
+//! Writes groups in transactions; or without them, if messages may come twice.
+//!
+//! Without transactions, everything is the same but for their begin and end and for the progress.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bbq_sink::{CONFLICT, ONE_APART, Outcomes, Positions, Rejection};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use tokio::time::timeout;
+
+use super::connection::{Connection, Patience};
+use super::context::{Context, Failure};
+use super::encoder::Message;
+use super::known_end::Look;
+use super::link::{Ended, KafkaLink};
+use super::problem::{Verdict, described, described_code, verdict};
+use super::progress::Progress;
+use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
+use super::settings::Key;
+use super::thread::Call;
+
+/// The shortest time between two transactions that are not full: there are at most 20 records about progress a second.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the events of librdkafka are served while there is nothing to send.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// For how long they are served then: each call with zero would serve only one.
+const SERVE_FOR: Duration = Duration::from_millis(1);
+/// How often the events of librdkafka are served while messages are on their way. In between the thread sleeps: `poll` of rdkafka spins
+/// through the last millisecond of its time-out.
+const DELIVERY_INTERVAL: Duration = Duration::from_millis(1);
+/// The smallest batch that a topic may want.
+const BATCH_BYTES_MIN: usize = 512;
+/// Most messages that are given up before the topic has taken one: then it is the topic that is at fault.
+const FIRST_REFUSALS_MAX: usize = 16;
+/// Messages in a row that are given up between two waits, and at once: see `http/refusals`.
+const REFUSED_IN_A_ROW_MAX: usize = 1000;
+/// Stands for the record about the progress; messages are numbered from 1 on.
+pub(super) const PROGRESS: usize = 0;
+/// Stands for a message of the sink's own, which is alone in its transaction.
+const OWN: usize = 1;
+
+/// Why a message could not be given to librdkafka.
+enum Unsent {
+    Failed(KafkaError),
+    Ended(Ended),
+}
+
+/// Why nothing more is taken for a transaction.
+enum Stop {
+    /// A limit is reached.
+    Full,
+    /// The message is not taken.
+    Unsent(Unsent),
+}
+
+impl Connection {
+    /// Waits for groups, and writes a transaction with them.
+    pub(super) fn transaction(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        if self.settings.is_exactly_once && !link.shared.is_connected() {
+            self.look(link, call)?;
+        }
+        if link.outgoing.is_taken() {
+            self.receive(link, call, IDLE_INTERVAL)?;
+            if link.outgoing.is_taken() {
+                self.producer.poll(SERVE_FOR);
+                return if self.settings.is_exactly_once { self.look(link, call) } else { Ok(()) };
+            }
+        }
+        let outcomes = match self.fill(link, call) {
+            Ok(outcomes) => outcomes,
+            Err(Unsent::Ended(ended)) => return Err(ended),
+            Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
+        };
+        if !self.sent.is_empty() {
+            if self.settings.is_exactly_once {
+                self.send_progress(link)?;
+            }
+            self.wait_delivered(link, call)?;
+            if self.producer.context().has_failures() {
+                return self.recover(link, call, None);
+            }
+            if self.settings.is_exactly_once {
+                self.commit(link, call).inspect_err(|_| link.size.shrink())?;
+            }
+            link.shared.wrote();
+            (link.has_taken, link.refused_in_a_row) = (true, 0);
+            link.size.grow();
+            self.producer.context().forget_error();
+            self.committed_at = Instant::now();
+        }
+        if !link.refused.is_empty() {
+            link.shared.note_refused(&mut link.refused);
+        }
+        link.outgoing.settle(outcomes);
+        link.settle();
+        Ok(())
+    }
+
+    /// Gives librdkafka the messages of the next transaction.
+    fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Outcomes, Unsent> {
+        self.sent.clear();
+        let (mut outcomes, mut transaction_bytes) = (Outcomes::default(), 0);
+        let due = self.committed_at + COMMIT_INTERVAL;
+        loop {
+            while let Ok(group) = link.groups.try_recv() {
+                link.push(group, &self.committed);
+            }
+            let Connection { producer, settings, positions, sent, message_bytes_max, .. } = self;
+            let KafkaLink { outgoing, encoder, refused, size, .. } = link;
+            // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
+            let mut too_large = Vec::new();
+            let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
+                if sent.len() >= size.messages || transaction_bytes >= size.bytes {
+                    return Err(Stop::Full);
+                }
+                let (record, bytes) = (message.record, message.bytes);
+                if let Some(reason) = refused.reason(record) {
+                    return Ok(Some(reason.rejection()));
+                }
+                if known.is_stored {
+                    return Ok(None);
+                }
+                if bytes > *message_bytes_max {
+                    too_large.push(record);
+                    let why = too_large_text(bytes, *message_bytes_max);
+                    return Ok(Some(Rejection { why, has_letter: false }));
+                }
+                if sent.is_empty() && settings.is_exactly_once {
+                    let begun = producer.begin_transaction();
+                    begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
+                }
+                sent.push((record, bytes));
+                send(producer, call, &settings.topic, message, sent.len()).map_err(Stop::Unsent)?;
+                transaction_bytes += bytes;
+                Ok(None)
+            });
+            if outgoing.has_conflict() {
+                return Err(Unsent::Ended(Ended::Lost(io::Error::other(CONFLICT))));
+            }
+            if !too_large.is_empty() {
+                let why: Arc<str> = "the message was too large for the topic".into();
+                too_large.into_iter().for_each(|record| refused.add(record, &why));
+                check_runs(link, &self.committed).map_err(Unsent::Ended)?;
+            }
+            match filled {
+                Err(Stop::Unsent(unsent)) => return Err(unsent),
+                Err(Stop::Full) => return Ok(outcomes),
+                Ok(()) => {}
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(outcomes);
+            }
+            self.receive(link, call, left).map_err(Unsent::Ended)?;
+        }
+    }
+
+    /// Looks whether the brokers have lost something, if it is time.
+    fn look(&mut self, link: &KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        match self.known_end.look(&self.settings, call) {
+            Look::NotYet => {}
+            Look::There => link.shared.set_connected(true),
+            // It is told when there is something to write.
+            Look::Away => link.shared.set_connected(false),
+            Look::Lost => {
+                let text = "the brokers have less of the progress than they had";
+                return Err(Ended::InDoubt(io::Error::other(text)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for another group.
+    fn receive(&self, link: &mut KafkaLink, call: &Call<'_>, patience: Duration) -> Result<(), Ended> {
+        let received = call.runtime.block_on(async { timeout(patience, link.groups.recv()).await });
+        match received {
+            Ok(Some(group)) => link.push(group, &self.committed),
+            Ok(None) => return Err(Ended::Stopped),
+            Err(_) => {}
+        }
+        if call.is_stopped() { Err(Ended::Stopped) } else { Ok(()) }
+    }
+
+    pub(super) fn begin(&self) -> Result<(), Ended> {
+        let begun = self.producer.begin_transaction();
+        begun.map_err(|error| Ended::InDoubt(described(&self.settings, &error)))
+    }
+
+    pub(super) fn send_progress(&self, link: &KafkaLink) -> Result<(), Ended> {
+        let value = Progress::value(&link.shared.writer, &self.positions, &link.refused.without_letters());
+        let record = BaseRecord::with_opaque_to(&self.settings.progress, PROGRESS)
+            .partition(0)
+            .key(&link.shared.id)
+            .payload(&value);
+        self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))
+    }
+
+    /// Waits until the brokers have what was sent, or something failed.
+    pub(super) fn wait_delivered(&self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        let context = self.producer.context();
+        let (mut before, mut patience) = (self.producer.in_flight_count(), Patience::new());
+        loop {
+            self.producer.poll(Duration::ZERO);
+            let left = self.producer.in_flight_count();
+            // Without a transaction the others are delivered, although one failed.
+            if left == 0 || (self.settings.is_exactly_once && context.has_failures()) {
+                return Ok(());
+            }
+            if call.is_stopped() {
+                return Err(Ended::Stopped);
+            }
+            if left != before {
+                (before, patience) = (left, Patience::new());
+            } else if let Some(why) = patience.end(&self.settings, context) {
+                link.size.shrink();
+                return Err(Ended::InDoubt(why));
+            }
+            call.pause(DELIVERY_INTERVAL);
+        }
+    }
+
+    /// Takes the transaction back, and finds out what is to be left out of the next one.
+    fn recover(
+        &mut self,
+        link: &mut KafkaLink,
+        call: &Call<'_>,
+        unsent: Option<&KafkaError>,
+    ) -> Result<(), Ended> {
+        let mut failures = self.producer.context().take_failures();
+        if let Some(code) = unsent.and_then(KafkaError::rdkafka_error_code) {
+            // librdkafka takes nothing more once a message has failed.
+            if failures.is_empty() || verdict(code) != Verdict::Trouble {
+                failures.push(Failure { number: self.sent.len(), code });
+            }
+        }
+        // Without a transaction the others are delivered, if all were sent.
+        let has_waited = !self.settings.is_exactly_once && unsent.is_none();
+        link.has_taken |= has_waited && failures.len() < self.sent.len();
+        self.check_fatal().inspect_err(|_| link.size.shrink())?;
+        let (mut trouble, mut needs_smaller_batch) = (None, false);
+        let mut refused = Vec::new();
+        // The brokers blame some messages of a batch, and not all.
+        let has_innocent = failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord);
+        for Failure { number, code } in failures {
+            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
+            match (verdict(code), message) {
+                (Verdict::Innocent, _) => {}
+                (Verdict::Refused, Some((record, _))) => refused.push((record, code)),
+                // It was alone in its batch.
+                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
+                    refused.push((record, code));
+                }
+                (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
+                    needs_smaller_batch = true
+                }
+                _ => trouble = Some(code),
+            }
+        }
+        if self.settings.is_exactly_once {
+            self.abort(call)?;
+        }
+        if let Some(code) = trouble {
+            link.size.shrink();
+            return Err(Ended::Failed(described_code(&self.settings, code)));
+        }
+        if refused.is_empty() && !needs_smaller_batch {
+            let text = "the brokers refuse a batch, and none of its messages";
+            return Err(Ended::Failed(io::Error::other(text)));
+        }
+        self.give_up(link, call, &refused, has_innocent)?;
+        if needs_smaller_batch {
+            link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
+            link.shared.wrote();
+            return Err(Ended::InDoubt(io::Error::other("the topic wants smaller batches")));
+        }
+        link.outgoing.rewind(&self.committed);
+        self.positions.clone_from(&self.committed);
+        Ok(())
+    }
+
+    /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, may be at fault itself:
+    /// nobody wants the whole spool among the dead letters, which have little room. Senders chose the messages, so the topic is asked.
+    fn give_up(
+        &self,
+        link: &mut KafkaLink,
+        call: &Call<'_>,
+        refused: &[((u32, u64), Code)],
+        has_innocent: bool,
+    ) -> Result<(), Ended> {
+        let Some((_, code)) = refused.first() else { return Ok(()) };
+        let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
+        if refused.len() > REFUSED_IN_A_ROW_MAX {
+            link.size.shrink();
+            return failed("so it says of too many messages at once; look at the settings of the topic");
+        }
+        let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
+        let is_doubtful = !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX;
+        let are_many = link.refused_in_a_row >= REFUSED_IN_A_ROW_MAX;
+        if *code == Code::InvalidTimestamp && (is_doubtful || are_many) {
+            // The server has set the times, and not a sender.
+            link.refused_in_a_row = 0;
+            return failed("what waits is too old for the topic: raise its message.timestamp.before.max.ms");
+        }
+        if self.settings.is_exactly_once && (is_doubtful || are_many) {
+            if !self.takes_own(link, call)? {
+                return failed(
+                    "it refuses a message of bbq's own, too: a compacted one needs a key of each message, and \
+                     message.timestamp.*.max.ms may be too short",
+                );
+            }
+            (link.has_taken, link.refused_in_a_row) = (true, 0);
+        } else if is_doubtful {
+            if !link.apart.has_passed(ONE_APART, Instant::now()) {
+                return failed(
+                    "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be \
+                     too short",
+                );
+            }
+            link.refused.add(refused[0].0, &refusal(*code));
+            return check_runs(link, &self.committed);
+        } else if are_many {
+            link.refused_in_a_row = 0;
+            return failed(
+                "so it says of more than 1000 in a row, which are dead letters: check the messages and the topic",
+            );
+        }
+        link.refused_in_a_row += refused.len();
+        for (record, code) in refused {
+            link.refused.add(*record, &refusal(*code));
+        }
+        check_runs(link, &self.committed)
+    }
+
+    /// Whether the topic takes a message with nothing that a sender chose. The transaction is taken back: who reads committed messages does
+    /// not see it.
+    fn takes_own(&self, link: &mut KafkaLink, call: &Call<'_>) -> Result<bool, Ended> {
+        self.begin()?;
+        let mut record =
+            BaseRecord::<[u8], [u8], usize>::with_opaque_to(&self.settings.topic, OWN).payload(b"bbq");
+        record.key = (self.settings.key != Key::None).then_some(b"bbq");
+        self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))?;
+        self.wait_delivered(link, call)?;
+        let failure = self.producer.context().take_failures().first().copied();
+        self.check_fatal()?;
+        self.abort(call)?;
+        match failure {
+            None => Ok(true),
+            Some(failure) if verdict(failure.code) == Verdict::Refused => Ok(false),
+            Some(failure) => Err(Ended::Failed(described_code(&self.settings, failure.code))),
+        }
+    }
+}
+
+fn check_runs(link: &mut KafkaLink, committed: &Positions) -> Result<(), Ended> {
+    link.shared.note_refused(&mut link.refused);
+    if link.refused.runs() > RUNS_MAX || link.refused.len() > MESSAGES_MAX {
+        // If they come again, they count as delivered.
+        link.refused.forget_letters(committed);
+        link.shared.note_refused(&mut link.refused);
+    }
+    if link.refused.runs() <= RUNS_MAX {
+        return Ok(());
+    }
+    link.refused = Refused::default();
+    link.shared.note_refused(&mut link.refused);
+    Err(Ended::Failed(io::Error::other(format!(
+        "more than {RUNS_MAX} messages here and there are refused; look at the logs of the brokers, and at the settings of the topic"
+    ))))
+}
+
+fn too_large_text(bytes: usize, max: usize) -> String {
+    format!(
+        "the message has {bytes} bytes with its key and headers, and the topic takes {max}; raise its max.message.bytes"
+    )
+}
+
+fn refusal(code: Code) -> Arc<str> {
+    format!("the brokers refuse the message: {code}").into()
+}
+
+/// Gives a message to librdkafka. Waits while librdkafka has no room.
+fn send(
+    producer: &BaseProducer<Context>,
+    call: &Call<'_>,
+    topic: &str,
+    message: Message<'_>,
+    number: usize,
+) -> Result<(), Unsent> {
+    let Message { key, value, headers, time_ms, .. } = message;
+    let mut record =
+        BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, number).payload(value).timestamp(time_ms);
+    record.key = key;
+    record.headers = headers;
+    let patience = std::cell::OnceCell::new();
+    loop {
+        let (error, unsent) = match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err(failed) => failed,
+        };
+        let is_full = error.rdkafka_error_code() == Some(Code::QueueFull);
+        let patience = patience.get_or_init(Instant::now);
+        if !is_full || patience.elapsed() >= super::connection::RESPONSE_TIMEOUT {
+            return Err(Unsent::Failed(error));
+        }
+        if call.is_stopped() {
+            return Err(Unsent::Ended(Ended::Stopped));
+        }
+        producer.poll(Duration::ZERO);
+        call.pause(DELIVERY_INTERVAL);
+        record = unsent;
+    }
+}

@@ -1,0 +1,68 @@
+//! What a connection goes on with after another: the groups on their way.
+
+use std::io;
+use std::sync::Arc;
+
+use bbq_sink::{OutgoingGroups, PendingGroup, Positions, Resolver, Settled};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tracing::error;
+
+use super::settings::NatsSettings;
+use super::shared::Shared;
+
+/// See the module.
+pub(super) struct NatsLink {
+    pub(super) target: Arc<NatsSettings>,
+    pub(super) resolver: Resolver,
+    pub(super) shared: Arc<Shared>,
+    pub(super) groups: Receiver<PendingGroup>,
+    settled: Sender<Settled>,
+    pub(super) outgoing: OutgoingGroups,
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    /// What was published may be in the stream or not: the next connection asks.
+    InDoubt(io::Error),
+    Failed(io::Error),
+    /// The stream does not have what it acknowledged, or has something else: the driver submits again what it can.
+    Lost(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+impl NatsLink {
+    pub(super) fn new(
+        target: Arc<NatsSettings>,
+        resolver: Resolver,
+        shared: Arc<Shared>,
+        groups: Receiver<PendingGroup>,
+        settled: Sender<Settled>,
+    ) -> NatsLink {
+        let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
+        NatsLink { target, resolver, shared, groups, settled, outgoing }
+    }
+
+    /// Adds a group. `stored` says how far the stream is.
+    pub(super) fn push(&mut self, group: PendingGroup, stored: &Positions) {
+        let lane = group.until().lane;
+        let gone = self.shared.gone(lane, group.first_record());
+        if gone > 0 {
+            let sink = &self.target.shown;
+            error!(sink, lane, messages = gone, "the server lost messages that are not here any more");
+        }
+        self.outgoing.push(group, stored, &self.shared.kept());
+    }
+
+    /// Passes settled groups to the sink.
+    pub(super) fn settle(&mut self) {
+        while let Some(settled) = self.outgoing.next_settled() {
+            // The channel has room for every group on its way. An error means that the sink is dropped.
+            let _dropped = self.settled.try_send(settled);
+        }
+    }
+}

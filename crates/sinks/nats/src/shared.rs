@@ -1,0 +1,203 @@
+//! What all links of a sink share: who writes, and how far the stream is as this sink knows it.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bbq_sink::{Doubts, Losses, Position, Positions};
+use bbq_spool::LanePlace;
+
+/// What the cursor remembers.
+///
+/// ```text
+/// nats <id> <when the stream was made, or -> <place of the last progress in the stream> <positions> / <kept>
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remembered {
+    /// 16 hexadecimal digits, of the sink and its data directory: the last token of the subject of its progress.
+    pub(super) id: String,
+    pub(super) seen: Seen,
+    /// Behind the last groups whose rejected messages are dead letters.
+    pub(super) kept: Positions,
+}
+
+/// How far the stream was when the server last told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// When the stream was made; empty if no server has told yet.
+    pub(super) created: String,
+    /// The place of the last progress in the stream; 0 if there is none.
+    pub(super) sequence: u64,
+    pub(super) positions: Positions,
+}
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) id: String,
+    /// Another one each time that the sink is opened, so that whoever wrote before is fenced off.
+    pub(super) writer: String,
+    pub(super) doubts: Arc<Doubts>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    seen: Seen,
+    kept: Positions,
+    /// Behind the last groups that the driver has. A commit keeps their rejected messages.
+    handed_over: Positions,
+    /// The place of the first progress of this writer in the stream; `None` if it is to be written.
+    begun_at: Option<u64>,
+    /// Whether the server is known to be there.
+    is_connected: bool,
+    /// Whether it has no atomic batches.
+    is_windowed: bool,
+    losses: Losses,
+}
+
+impl Remembered {
+    pub(super) fn new() -> io::Result<Remembered> {
+        Ok(Remembered { id: random_id()?, seen: Seen::default(), kept: Positions::default() })
+    }
+
+    /// `None` if the state is that of another kind of sink.
+    pub(super) fn parse(state: &str) -> Option<Remembered> {
+        let mut words = state.strip_prefix("nats ")?.splitn(4, ' ');
+        let id = words.next()?.to_owned();
+        let created = words.next()?;
+        let sequence = words.next()?.parse().ok()?;
+        let (positions, kept) = words.next()?.split_once('/')?;
+        let (positions, kept) = (Positions::parse(positions)?, Positions::parse(kept)?);
+        let created = if created == "-" { String::new() } else { created.to_owned() };
+        Some(Remembered { id, seen: Seen { created, sequence, positions }, kept })
+    }
+
+    fn text(id: &str, Seen { created, sequence, positions }: &Seen, kept: &Positions) -> String {
+        let created = if created.is_empty() { "-" } else { created };
+        format!("nats {id} {created} {sequence} {positions} / {kept}")
+    }
+}
+
+fn random_id() -> io::Result<String> {
+    let mut id = [0; 8];
+    getrandom::fill(&mut id).map_err(io::Error::other)?;
+    Ok(format!("{:016x}", u64::from_be_bytes(id)))
+}
+
+impl Shared {
+    pub(super) fn new(Remembered { id, seen, kept }: Remembered) -> io::Result<Shared> {
+        let state = State { seen, handed_over: kept.clone(), kept, ..State::default() };
+        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
+    }
+
+    /// What the cursor remembers, with the groups that the driver has.
+    pub(super) fn text(&self) -> String {
+        let state = self.state();
+        Remembered::text(&self.id, &state.seen, &state.handed_over)
+    }
+
+    /// The driver has the groups before this place.
+    pub(super) fn hand_over(&self, LanePlace { lane, position, record }: LanePlace) {
+        self.state()
+            .handed_over
+            .advance(lane, Position { until: position, record, begun: None, received_ns: 0 });
+    }
+
+    /// The cursor has [`Shared::text`].
+    pub(super) fn commit(&self) {
+        let mut state = self.state();
+        state.kept = state.handed_over.clone();
+    }
+
+    /// What was handed over since the last commit comes again.
+    pub(super) fn roll_back(&self) {
+        let mut state = self.state();
+        state.handed_over = state.kept.clone();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        self.state().seen.clone()
+    }
+
+    /// The place of the last progress in the stream.
+    pub(super) fn sequence(&self) -> u64 {
+        self.state().seen.sequence
+    }
+
+    /// Behind the last groups whose rejected messages are dead letters.
+    pub(super) fn kept(&self) -> Positions {
+        self.state().kept.clone()
+    }
+
+    /// Whether the stream has progress of this writer, as far as is known.
+    pub(super) fn is_writer(&self) -> bool {
+        self.state().begun_at.is_some()
+    }
+
+    /// Whether progress of another writer at this place came after the first of this one.
+    pub(super) fn is_after_own(&self, sequence: u64) -> bool {
+        self.state().begun_at.is_some_and(|begun_at| sequence > begun_at)
+    }
+
+    /// The stream has, or gets, no progress of this writer.
+    pub(super) fn forget_writing(&self) {
+        self.state().begun_at = None;
+    }
+
+    pub(super) fn set_windowed(&self, is_windowed: bool) {
+        self.state().is_windowed = is_windowed;
+    }
+
+    pub(super) fn is_windowed(&self) -> bool {
+        self.state().is_windowed
+    }
+
+    pub(super) fn set_connected(&self, is_connected: bool) {
+        self.state().is_connected = is_connected;
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.state().is_connected
+    }
+
+    /// Notes how far the stream is. Returns how many messages it has lost.
+    pub(super) fn see(&self, seen: &Seen) -> u64 {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.seen, seen.clone()).positions;
+        state.losses.note(&before, &seen.positions)
+    }
+
+    /// See [`Losses::gone`].
+    pub(super) fn gone(&self, lane: u32, first_record: u64) -> u64 {
+        self.state().losses.gone(lane, first_record)
+    }
+
+    /// Notes that the stream has progress of this writer.
+    pub(super) fn wrote(&self, sequence: u64, positions: &Positions) {
+        let mut state = self.state();
+        state.begun_at.get_or_insert(sequence);
+        state.seen.sequence = sequence;
+        state.seen.positions.clone_from(positions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_cursor_remembers_is_read_again() {
+        let positions = Positions::parse("0:8192:70:3 1:4096:9").unwrap();
+        let seen = Seen { created: "2026-11-20T11:33:49.1Z".to_owned(), sequence: 7, positions };
+        for seen in [seen, Seen::default()] {
+            let kept = Positions::parse("1:2048:5").unwrap();
+            let remembered = Remembered { seen, kept, ..Remembered::new().unwrap() };
+            let text = Remembered::text(&remembered.id, &remembered.seen, &remembered.kept);
+            assert_eq!(Remembered::parse(&text), Some(remembered));
+        }
+        assert_eq!(Remembered::parse("link 1234"), None);
+    }
+}
