@@ -97,6 +97,12 @@ impl DeadLetters {
         std::mem::take(&mut self.deleted)
     }
 
+    /// From here on the spool is that of another name. It must be closed.
+    pub(crate) fn rename(&mut self, sink: &str) {
+        sink.clone_into(&mut self.sink);
+        self.directory.set_file_name(bbq_spool::file_name_of(sink));
+    }
+
     /// Takes messages that are to be durable with the next commit.
     pub fn keep(&mut self, letters: Vec<DeadLetter>) {
         self.waiting_bytes += letters.iter().map(|letter| letter.batch.len()).sum::<usize>();

@@ -276,6 +276,15 @@ impl SinkDriver {
         Ok(())
     }
 
+    /// Keeps the cursor, which must be committed, and further dead letters under another name.
+    pub(crate) fn rename(&mut self, name: &str) -> io::Result<()> {
+        let parts = &mut self.parts;
+        parts.store = parts.store.rename(name, &parts.committed)?;
+        parts.dead_letters.rename(name);
+        name.clone_into(&mut parts.name);
+        Ok(())
+    }
+
     /// What the sink has told the cursor to remember.
     pub(crate) fn state_of_output(&self) -> &str {
         state_of_output(&self.parts.committed.output)

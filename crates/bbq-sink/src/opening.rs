@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 use bbq_stored::{Replica, Retention};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::again::each_text;
 use super::backlog::{BEFORE, Backlog};
@@ -68,13 +68,22 @@ impl SinkOpening {
         storage: Arc<dyn Storage>,
     ) -> Result<SinkOpening, SpoolError> {
         let store = CursorStore::new(spool.storage(), &spool.cursors(), &spec.name)?;
+        let mut spec = spec.clone();
+        if spec.name != store.sink() {
+            let (sink, name) = (&spec.name, store.sink());
+            warn!(
+                sink,
+                name, "this sink was renamed with bbq sink rename: write name={name} in the configuration"
+            );
+            store.sink().clone_into(&mut spec.name);
+        }
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
         let ledger = Arc::new(SinkLedger::of(&cursor));
         // A sink that is not opened for a while says the same as before.
         ledger.set_begun(InFlight::of(&cursor).begun());
-        let (spec, spool) = (spec.clone(), Arc::clone(spool));
+        let spool = Arc::clone(spool);
         Ok(SinkOpening {
             index,
             spec,

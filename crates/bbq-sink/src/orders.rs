@@ -14,12 +14,14 @@ pub enum Skip {
 }
 
 /// What a sink does once, while it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Pass over messages.
     Skip(Skip),
     /// Gives its dead letters to its destination again.
     Resend,
+    /// Keep its place in the spool and its dead letters under another name.
+    Rename(String),
 }
 
 /// What became of a task.
@@ -29,6 +31,8 @@ pub enum Done {
     Skipped(u64),
     /// Dead letters were sent again.
     Resent(Resent),
+    /// It has the other name from the next start or reload on.
+    Renamed,
 }
 
 /// What became of dead letters.

@@ -58,6 +58,50 @@ impl Resender {
         Resender { spec, storage: spool.storage(), data: spool.directory().to_owned() }
     }
 
+    /// The dead letters of a name, and those of them that are on their way.
+    fn directories(&self, name: &str) -> [PathBuf; 2] {
+        let directory = self.data.join("dead-letters");
+        ["", RESENT].map(|end| directory.join(file_name_of(name) + end))
+    }
+
+    /// Checks that no sink of this name has left dead letters, and that this one has none on their way.
+    ///
+    /// # Errors
+    /// Where they are.
+    pub(crate) fn check_free(&self, name: &str) -> Result<(), String> {
+        // Their place is kept under the present name.
+        if self.directories(&self.spec.name)[1].exists() {
+            return Err(format!(
+                "first send the rest of its dead letters: bbq sink resend {}",
+                self.spec.name
+            ));
+        }
+        self.directories(name).iter().find(|directory| directory.exists()).map_or(Ok(()), |directory| {
+            Err(format!(
+                "a sink {name} was here before, and left dead letters in {}; choose another name, or move them away",
+                directory.display()
+            ))
+        })
+    }
+
+    /// Moves the dead letters to another name.
+    ///
+    /// # Errors
+    /// Which stay where they are.
+    pub(crate) fn rename(&mut self, name: &str) -> Result<(), String> {
+        let moves = self.directories(&self.spec.name).into_iter().zip(self.directories(name));
+        name.clone_into(&mut self.spec.name);
+        for (from, to) in moves.filter(|(from, _)| from.exists()) {
+            self.storage.rename_durably(&from, &to).map_err(|error| {
+                format!(
+                    "the sink is renamed to {name}, but its dead letters stay: {}",
+                    cannot("rename", &from, &error)
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     /// Takes the dead letters, unless there are none. `state` is what the sink remembers of its destination.
     ///
     /// # Errors
@@ -75,9 +119,7 @@ impl Resender {
                  sends them to a listener"
             ));
         }
-        let directory = self.data.join("dead-letters");
-        let kept = directory.join(file_name_of(name));
-        let resent = directory.join(file_name_of(name) + RESENT);
+        let [kept, resent] = self.directories(name);
         delete(&resent.with_extension(DONE))?;
         if !resent.exists() {
             if !kept.exists() {

@@ -90,6 +90,11 @@ impl PendingSink {
         Arc::clone(&self.opening.ledger)
     }
 
+    /// Its name on the disk: not that of the configuration, if it was renamed since.
+    pub fn name(&self) -> &str {
+        &self.opening.spec.name
+    }
+
     /// Runs until the sink has drained after it was told to, or is told to give up.
     pub fn run(self) {
         let worked = self.open().and_then(|thread| match thread {
@@ -244,6 +249,7 @@ impl SinkThread {
                     self.driver.skip(skip, self.clock.now(), &goes_on).map(Done::Skipped)
                 }
                 Task::Resend => self.resend().map(Done::Resent),
+                Task::Rename(name) => self.rename(&name).map(|()| Done::Renamed),
             };
             // Whoever asked may have gone: what was done is in the log.
             let _gone = tell.send(done);
@@ -288,6 +294,16 @@ impl SinkThread {
             "dead letters were sent again"
         );
         Ok(resent)
+    }
+
+    /// Gives the sink another name, under which the next start, or a reload, finds it.
+    fn rename(&mut self, name: &str) -> Result<(), String> {
+        self.driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
+        self.resender.check_free(name)?;
+        let before = self.driver.name().to_owned();
+        self.driver.rename(name).map_err(|error| error.to_string())?;
+        info!(sink = before, name, "sink is renamed; the configuration should have the new name, too");
+        self.resender.rename(name)
     }
 
     fn goal(&self) -> Goal {

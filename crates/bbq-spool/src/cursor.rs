@@ -23,6 +23,8 @@ use crate::limits::RECOVERED_MAX;
 use crate::{SpoolError, Storage, sealed};
 
 pub(crate) const SUFFIX: &str = ".cursor";
+/// Names that are followed from the one in the configuration: more renames come after the configuration has the new name.
+const RENAMES_MAX: usize = 16;
 
 /// A place in a lane, between two groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,14 +126,30 @@ pub struct CursorStore {
 }
 
 impl CursorStore {
-    /// The cursor of `sink` in a directory, which is made if needed.
+    /// The cursor of `sink` in a directory, which is made if needed; that of another name, if an operator has given it one.
     ///
     /// # Errors
-    /// If the directory cannot be made.
+    /// If the directory cannot be made, or a mark of a rename cannot be read.
     pub fn new(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> Result<CursorStore, SpoolError> {
         storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
+        let mut store = CursorStore::of(storage, directory, sink);
+        for _ in 0..RENAMES_MAX {
+            let renamed = store.renamed_to().map_err(SpoolError::io("read", store.name_mark()))?;
+            let Some(to) = renamed else { break };
+            store = CursorStore::of(store.storage, directory, &to);
+        }
+        Ok(store)
+    }
+
+    fn of(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> CursorStore {
         let path = directory.join(file_name_of(sink) + SUFFIX);
-        Ok(CursorStore { storage, path, sink: sink.to_owned() })
+        CursorStore { storage, path, sink: sink.to_owned() }
+    }
+
+    /// The present name of the sink.
+    #[must_use]
+    pub fn sink(&self) -> &str {
+        &self.sink
     }
 
     /// The last commit; `None` if there was none. A damaged file is renamed and counts as missing. The sink then begins
@@ -186,6 +204,58 @@ impl CursorStore {
 
     fn pause_mark(&self) -> PathBuf {
         self.path.with_extension("paused")
+    }
+
+    /// Gives the cursor, which is `committed`, and whether the sink is paused, to a sink of another name. From then on the name of this one
+    /// leads there: there is a file with the name of the cursor's and `.renamed`.
+    ///
+    /// # Errors
+    /// The other name has a cursor, or a file could not be written: the sink has its old name still.
+    pub fn rename(&self, to: &str, committed: &Cursor) -> io::Result<CursorStore> {
+        let other = CursorStore::of(Arc::clone(&self.storage), parent_of(&self.path), to);
+        let leads_elsewhere = other.renamed_to()?.is_some_and(|name| name != self.sink);
+        if !other.is_missing() || leads_elsewhere {
+            let left = if leads_elsewhere { other.name_mark() } else { other.path.clone() };
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!(
+                    "a sink {to} was here before, and left {}; choose another name, or delete that",
+                    left.display()
+                ),
+            ));
+        }
+        other.commit(committed)?;
+        other.set_paused(self.is_paused())?;
+        other.remove(&other.name_mark())?;
+        // This decides: before it, the new cursor is a file that nobody reads, and is taken back.
+        let mark = self.name_mark();
+        if let Err(error) = self.storage.replace(&mark, to.as_bytes()) {
+            let _nobody_reads_it = other.remove(&other.path);
+            return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", mark.display())));
+        }
+        // What is left of these is read by nobody either.
+        let _left = [self.remove(&self.path), self.remove(&self.pause_mark())];
+        Ok(other)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.storage.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| self.storage.sync_dir(parent_of(path))),
+        }
+    }
+
+    /// Where the name of this one leads.
+    fn renamed_to(&self) -> io::Result<Option<String>> {
+        match self.storage.read(&self.name_mark()) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn name_mark(&self) -> PathBuf {
+        self.path.with_extension("renamed")
     }
 
     /// Makes `cursor` the last commit.
@@ -257,6 +327,38 @@ mod tests {
         let cursor = example();
         assert_eq!(Cursor::decode(&cursor.encode("file:a\nb")), Some(cursor));
         assert_eq!(Cursor::decode(&Cursor::default().encode("")), Some(Cursor::default()));
+    }
+
+    #[test]
+    fn a_renamed_sink_has_its_cursor_under_the_new_name_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
+        let possible = Cursor { delivered: 7, ..Cursor::default() };
+        let (old, taken) = (store("old"), store("taken"));
+        old.commit(&possible).unwrap();
+        taken.commit(&Cursor::default()).unwrap();
+        old.set_paused(true).unwrap();
+        assert_eq!(old.rename("taken", &possible).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            (old.load().unwrap(), taken.load().unwrap()),
+            (Some(possible.clone()), Some(Cursor::default()))
+        );
+
+        let new = old.rename("new", &possible).unwrap();
+        assert!(!old.is_paused() && old.is_missing());
+        for found in [&new, &store("old"), &store("new")] {
+            assert_eq!(
+                (found.sink(), found.load().unwrap(), found.is_paused()),
+                ("new", Some(possible.clone()), true)
+            );
+        }
+        assert!(new.rename("taken", &possible).is_err());
+        let newer = new.rename("newer", &possible).unwrap();
+        assert_eq!(store("old").sink(), "newer");
+        // Back, and the marks lead nowhere twice.
+        assert!(newer.rename("old", &possible).is_err(), "that name leads to another one");
+        newer.rename("new", &possible).unwrap();
+        assert_eq!(["old", "new", "newer"].map(|name| store(name).sink().to_owned()), ["new"; 3]);
     }
 
     #[test]

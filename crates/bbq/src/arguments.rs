@@ -257,6 +257,11 @@ pub(crate) enum SinkCommand {
     /// No other sink gets them. Those that the destination refuses again become dead letters again. If the destination fails, the rest is left
     /// for the next time, and the exit code is 1. Messages that wait for the sink wait until this is done. For sinks http: and otlp.
     Resend(SinkName),
+    /// Give a sink another name: its place in the spool, its counts and its dead letters go with it
+    ///
+    /// Without this, a sink whose name= changes in the configuration is a new one, which gets again what is in the spool. Rename it, then write the
+    /// new name in the configuration, then bbq reload. Until then it is shown with the old one.
+    Rename(RenameArguments),
 }
 
 #[derive(Args)]
@@ -266,6 +271,15 @@ pub(crate) struct SinkName {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) server: AdminArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct RenameArguments {
+    #[command(flatten)]
+    pub(crate) sink: SinkName,
+    /// The new name
+    #[arg(value_name = "NEW")]
+    pub(crate) to: String,
 }
 
 #[derive(Args)]

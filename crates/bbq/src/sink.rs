@@ -1,4 +1,4 @@
-//! `bbq sink`: shows the sinks of a server, pauses one, lets it go on or skip messages, or sends its dead letters again.
+//! `bbq sink`: shows the sinks of a server, pauses one, lets it go on or skip messages, sends its dead letters again, or renames it.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,10 @@ pub(crate) fn run(arguments: &SinkArguments) -> anyhow::Result<Outcome> {
         SinkCommand::Pause(sink) => change(sink, "pause", None),
         SinkCommand::Resume(sink) => change(sink, "resume", None),
         SinkCommand::Resend(sink) => change(sink, "resend", None),
-        SinkCommand::Skip(skip) => change(&skip.sink, "skip", skip.before.as_deref()),
+        SinkCommand::Skip(skip) => {
+            change(&skip.sink, "skip", skip.before.as_deref().map(|before| ("before", before)))
+        }
+        SinkCommand::Rename(rename) => change(&rename.sink, "rename", Some(("to", &rename.to))),
     }
 }
 
@@ -50,14 +53,14 @@ fn state(sink: &SinkStatus) -> String {
     }
 }
 
-fn change(sink: &SinkName, action: &str, before: Option<&str>) -> anyhow::Result<Outcome> {
+fn change(sink: &SinkName, action: &str, more: Option<(&str, &str)>) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server = &sink.server;
     let token = token::read(server.token_file.as_deref()).map_err(misuse)?;
     let mut query = Serializer::new(String::new());
     query.append_pair("name", &sink.name);
-    if let Some(before) = before {
-        query.append_pair("before", before);
+    if let Some((key, value)) = more {
+        query.append_pair(key, value);
     }
     let path = format!("/sinks/{action}?{}", query.finish());
     let otherwise = "it cannot be told that while it runs";

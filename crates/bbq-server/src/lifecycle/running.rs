@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
-use bbq_sink::{Lifecycle, PendingSink, Phase};
+use bbq_sink::{Lifecycle, PendingSink, Phase, SinkSpec};
 use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
 use bbq_spool::{DiskStorage, Spool, Storage};
@@ -322,6 +322,23 @@ fn serve(worker: Worker) -> Vec<PausedConnection> {
 }
 
 /// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
+/// Refuses two sinks with one place in the spool: one was renamed, and its old name and its new one are both configured.
+fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartError> {
+    for (index, sink) in sinks.iter().enumerate() {
+        let before = sinks[..index].iter().position(|other| other.name() == sink.name());
+        let Some((spec, other)) = before.map(|before| (&specs[index], &specs[before])) else { continue };
+        let renamed = if spec.name == sink.name() { other } else { spec };
+        return Err(StartError::Sink {
+            spec: renamed.text.clone(),
+            problem: format!(
+                "it was renamed to {} (bbq sink rename), which is configured, too; choose another name for it",
+                sink.name()
+            ),
+        });
+    }
+    Ok(())
+}
+
 fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
@@ -359,6 +376,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: with_sources(&error) })
     });
     let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
+    check_renamed(&config.sinks, &sinks)?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));
     let disk_shortage = Mutex::new(spool.disk_shortage());
     let parts = Arc::new(Parts {

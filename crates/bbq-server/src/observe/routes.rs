@@ -202,10 +202,10 @@ async fn sinks(
     if let Some(refusal) = refusal_of_change(&shown, &headers, peer.ip()) {
         return refusal;
     }
-    if !matches!(&*action, "pause" | "resume" | "skip" | "resend") {
+    if !matches!(&*action, "pause" | "resume" | "skip" | "resend" | "rename") {
         return (
             StatusCode::NOT_FOUND,
-            "use POST /sinks/pause, /sinks/resume, /sinks/skip or /sinks/resend\n",
+            "use POST /sinks/pause, /sinks/resume, /sinks/skip, /sinks/resend or /sinks/rename\n",
         )
             .into_response();
     }

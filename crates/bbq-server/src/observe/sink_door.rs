@@ -1,4 +1,5 @@
-//! `POST /sinks/pause`, `/sinks/resume`, `/sinks/skip` and `/sinks/resend`, with `?name=NAME`: what an operator tells a sink. `bbq sink` asks here.
+//! `POST /sinks/pause`, `/sinks/resume`, `/sinks/skip`, `/sinks/resend` and `/sinks/rename`, with `?name=NAME`: what an operator tells a sink.
+//! `bbq sink` asks here.
 //!
 //! Who may ask is decided in `routes`, as for a reload.
 
@@ -8,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse as _, Response};
 use bbq_sink::{Done, Order, Resent, Skip, Task, rfc3339_ns};
-use bbq_spec::unix_ns;
+use bbq_spec::{checked_name, unix_ns};
 use bbq_spool::CursorStore;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -41,20 +42,23 @@ struct Asked {
     name: String,
     /// Unix nanoseconds.
     before: Option<u64>,
+    /// Another name.
+    to: Option<String>,
 }
 
 impl Asked {
     fn of(query: &str) -> Result<Asked, String> {
-        let (mut name, mut before) = (None, None);
+        let (mut name, mut before, mut to) = (None, None, None);
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*key {
                 "name" => name = Some(value.into_owned()),
                 "before" => before = Some(time(&value)?),
-                _ => return Err(format!("{key}: use name=NAME, and before=TIME to skip")),
+                "to" => to = Some(checked_name(&value)?.to_owned()),
+                _ => return Err(format!("{key}: use name=NAME, before=TIME to skip, and to=NAME to rename")),
             }
         }
         let name = name.ok_or("use name=NAME, the name of a sink in /status")?;
-        Ok(Asked { name, before })
+        Ok(Asked { name, before, to })
     }
 
     async fn act(self, parts: &Parts, action: &str) -> Result<String, (StatusCode, String)> {
@@ -67,6 +71,10 @@ impl Asked {
             ));
         };
         match action {
+            "rename" => self.rename(parts, index).await,
+            _ if self.to.is_some() => {
+                Err((StatusCode::BAD_REQUEST, "to=NAME is for /sinks/rename".to_owned()))
+            }
             "skip" => {
                 let skip = self.before.map_or(Skip::One, Skip::Before);
                 self.order(parts, index, Task::Skip(skip)).await
@@ -95,6 +103,18 @@ impl Asked {
         Ok(format!("{what} {}: {effect}", self.name))
     }
 
+    async fn rename(self, parts: &Parts, index: usize) -> Result<String, (StatusCode, String)> {
+        let wrong = |why: &str| Err((StatusCode::BAD_REQUEST, why.to_owned()));
+        match self.to.clone() {
+            None => wrong("use to=NAME, the new name"),
+            Some(_) if self.before.is_some() => wrong("before=TIME is for /sinks/skip"),
+            Some(to) if parts.sinks.iter().any(|(spec, _)| spec.name == to) => {
+                wrong(&format!("{to} is the name of a sink already"))
+            }
+            Some(to) => self.order(parts, index, Task::Rename(to)).await,
+        }
+    }
+
     async fn order(self, parts: &Parts, index: usize, task: Task) -> Result<String, (StatusCode, String)> {
         let (spec, ledger) = &parts.sinks[index];
         if matches!(task, Task::Skip(_)) && spec.holds_back() {
@@ -115,6 +135,7 @@ impl Asked {
                 Ok(self.skipped(parts, messages, ledger.letters_deleted() - deleted_before))
             }
             Ok(Ok(Ok(Done::Resent(resent)))) => self.resent(resent),
+            Ok(Ok(Ok(Done::Renamed))) => Ok(self.renamed()),
             Ok(Ok(Err(why))) => Err((StatusCode::CONFLICT, why)),
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "the server stops or reloads".to_owned())),
             Err(_) => {
@@ -138,6 +159,14 @@ impl Asked {
         };
         let kept = parts.spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&self.name));
         format!("skipped {}, kept in {} (bbq spool cat){full}", counted(messages), kept.display())
+    }
+
+    fn renamed(&self) -> String {
+        let to = self.to.as_deref().unwrap_or_default();
+        format!(
+            "renamed {} to {to}: write name={to} in the configuration, and reload it; until then it is shown with the old name",
+            self.name
+        )
     }
 
     fn resent(&self, Resent { delivered, dropped, left }: Resent) -> Result<String, (StatusCode, String)> {
@@ -194,6 +223,7 @@ mod tests {
             ("", "use name=NAME"),
             ("name=a&until=1h", "until: use name=NAME"),
             ("name=a&before=soon", "use now, how long ago"),
+            ("name=a&to=", "is not a name"),
             ("name=a&before=1960-01-01T00:00:00Z", "use now, how long ago"),
         ] {
             let said = Asked::of(wrong).err().unwrap();

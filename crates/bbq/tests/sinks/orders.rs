@@ -439,6 +439,72 @@ fn an_order_may_take_longer_than_other_questions() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
+/// Its place, counts and dead letters go with it, over a reload and a restart; no message comes again, and none is missing.
+#[test]
+fn a_renamed_sink_goes_on_where_it_was() {
+    let (choosy, address, bodies) = choosy(&["bad"]);
+    let configured = |setup: &Setup, http: &str, archive: &str| {
+        let http = format!("http://{address}/?format=json&name={http}");
+        let archive = format!("file:{}/archive.log?name={archive}", setup.path().display());
+        let text = format!("sink = [\"{http}\", \"{archive}\"]\n");
+        fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
+    };
+    let listen = ["lines+tcp://127.0.0.1:{0}"];
+    let mut setup = Setup::new(&listen).with(&["--config", "{dir}/bbq.toml", "--workers", "1"]);
+    setup.set_sinks(&[]);
+    configured(&setup, "one", "archive");
+    let server = setup.start();
+    server.send(0, b"good 1\nbad 2\ngood 3\n");
+    wait_refused(&server, 2, 1);
+    wait_queued(&server, "archive", 0);
+    let why = refused(&setup, &["rename", "one", "archive"]);
+    assert!(why.contains("archive is the name of a sink already"), "{why}");
+    assert!(told(&setup, &["pause", "archive"]).contains("paused"));
+    for (name, to) in [("one", "first"), ("archive", "frozen"), ("archive", "cold")] {
+        let done = told(&setup, &["rename", name, to]);
+        assert!(
+            done.contains(&format!("renamed {name} to {to}: write name={to} in the configuration")),
+            "{done}"
+        );
+    }
+    // It goes on meanwhile, and over a restart with the old names.
+    server.send(0, b"good 4\nbad 5\n");
+    wait_refused(&server, 3, 2);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let server = setup.start();
+    server.wait_log("this sink was renamed with bbq sink rename: write name=cold in the configuration");
+    wait_refused(&server, 3, 2);
+    assert!(told(&setup, &["list"]).contains("archive\n    paused\n    delivered 3, queued 2"));
+    let change = |http: &str, archive: &str, wanted: &dyn Fn(&Value) -> bool| {
+        configured(&setup, http, archive);
+        server.signal(libc::SIGHUP);
+        server.wait_status("the change", wanted)
+    };
+    let both = "archive&keep=3&rotate=daily\", \"null:?name=first";
+    let status = change("one", both, &|status| status["refused_change"].is_string());
+    let why = status["refused_change"].as_str().expect("a text");
+    assert!(why.contains("it was renamed to first (bbq sink rename), which is configured, too"), "{why}");
+    let status = change("first", "cold", &|status| status["sinks"][0]["name"] == "first");
+    assert_eq!(
+        (of_sink(&status, "first")["delivered"].as_u64(), &of_sink(&status, "first")["dropped"]),
+        (Some(3), &json!({"refused": 2}))
+    );
+    let cold = of_sink(&status, "cold");
+    assert_eq!((&cold["paused"], &cold["queued"]), (&json!(true), &json!(2)));
+    assert!(told(&setup, &["resume", "cold"]).contains("resumed"));
+    wait_queued(&server, "cold", 0);
+    choosy.refused.lock().expect("no panic").clear();
+    assert!(told(&setup, &["resend", "first"]).contains("resent 2 messages to first\n"));
+    assert_balanced(&server.status());
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    // Those that were refused were sent three times: with others, alone, and in the end.
+    let sent: String = bodies.try_iter().collect();
+    let last = |word: &str| sent.matches(word).count();
+    assert!(last("bad 2") >= 2 && last("bad 5") >= 2, "{sent}");
+    let archived = fs::read_to_string(setup.path().join("archive.log")).expect("a file");
+    assert_eq!(archived, "good 1\nbad 2\ngood 3\ngood 4\nbad 5\n");
+}
+
 #[test]
 fn mistakes_are_told() {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
