@@ -33,7 +33,7 @@ impl Parts {
         self.changes.drops.check_last(self.drops());
     }
 
-    /// All drops so far, by listener or sink, and by reason.
+    /// All drops so far, by listener or sink, and by reason. Those of listeners that share a name, as two with port 0 may, are one count.
     pub(crate) fn drops(&self) -> Vec<Tally> {
         let tallies = |subject: String, dropped: Dropped| {
             dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
@@ -57,7 +57,7 @@ impl Parts {
             counts.insert(TRUNCATED.to_owned(), ledger.truncations());
             tallies(format!("sink {spec}"), counts)
         });
-        listeners.chain(sinks).collect()
+        Tally::summed(listeners.chain(sinks))
     }
 
     /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::check`.
