@@ -25,10 +25,10 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.
-    let ahead = ledger.ahead().map(|delivered| format!("; another one has delivered {delivered}"));
+    let ahead = ledger.ahead().map(|delivered| format!("; by any sink: {delivered}"));
     let which = match status.sinks.len() {
         0 | 1 => String::new(),
-        _ => format!("  (by the sink that is furthest behind{})", ahead.unwrap_or_default()),
+        _ => format!("  (delivered by all sinks{})", ahead.unwrap_or_default()),
     };
     writeln!(out)?;
     writeln!(

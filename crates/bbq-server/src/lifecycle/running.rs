@@ -30,6 +30,7 @@ use crate::lifecycle::parts::Parts;
 use crate::lifecycle::sink_phases::{Lifecycle, Phase};
 use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
+use crate::observe::status::LedgerStatus;
 use crate::sink::PendingSink;
 use crate::stored::ledger::Ledger;
 use crate::stored::replicas::Replicas;
@@ -258,8 +259,7 @@ impl Running {
             warn!(%error, "cannot write the last checkpoints");
         }
         if matches!(halt, Halt::Stop { .. }) {
-            let ledger = parts.status().ledger;
-            info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
+            tell_stopped(&parts.status().ledger);
         }
         in_order &= unwritten_by_lanes.values().all(|records| *records == 0);
         // Messages that workers held and no lane took.
@@ -436,6 +436,19 @@ fn report(event: &StallEvent, log: &RateLimitedLog) {
         }
         _ => {}
     }
+}
+
+/// Says what has become of the messages that were ever received.
+fn tell_stopped(ledger: &LedgerStatus) {
+    let by_any = ledger.ahead();
+    info!(
+        ledger.received,
+        ledger.delivered,
+        ledger.delivered_by_any = by_any,
+        ledger.queued,
+        dropped = ?ledger.dropped,
+        "stopped"
+    );
 }
 
 /// Says who has the messages that did not get to the disk.

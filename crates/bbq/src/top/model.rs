@@ -136,7 +136,7 @@ fn facts(status: &Status) -> String {
     let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
     let segments = if spool.segments == 1 { "segment" } else { "segments" };
     let mut facts = match status.ledger.ahead() {
-        Some(delivered) => format!("another sink has delivered {}   ", count(delivered)),
+        Some(delivered) => format!("delivered by any sink {}   ", count(delivered)),
         None => String::new(),
     };
     facts += &format!(

@@ -69,7 +69,7 @@ fn assert_says_who_is_ahead(server: &Server<'_>, received: u64) {
         .expect("it runs")
         .stdout;
     let text = String::from_utf8(text).expect("text");
-    assert!(text.contains(&format!("furthest behind; another one has delivered {received})")), "{text}");
+    assert!(text.contains(&format!("(delivered by all sinks; by any sink: {received})")), "{text}");
 }
 
 /// Each kind that a machine without other servers has.
