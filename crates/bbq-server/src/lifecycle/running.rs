@@ -181,7 +181,8 @@ impl Running {
                 let why = ledger.problem().unwrap_or_else(|| "its output takes nothing".to_owned());
                 let seconds = HOLD_PATIENCE.as_secs();
                 return Err(format!(
-                    "sink {spec} did not come to a commit within {seconds} s: {why}; try again when it delivers"
+                    "sink {} did not come to a commit within {seconds} s: {why}; try again when it delivers",
+                    spec.name
                 ));
             }
             tokio::time::sleep(HOLD_CHECK_INTERVAL).await;
@@ -248,7 +249,7 @@ impl Running {
                 let thread = sink.thread().name();
                 error!(
                     thread,
-                    sink = %spec,
+                    sink = spec.name,
                     "the sink is stuck in its output and ends with the process; messages stay spooled"
                 );
             }
@@ -471,7 +472,7 @@ fn tell_unwritten(kept_by_senders: u64, lost: u64) {
 fn wait_for_sinks(threads: &[JoinHandle<()>], parts: &Parts, drain_timeout: Duration) {
     wait_for(threads, STOP_SILENT.min(drain_timeout));
     let waits = threads.iter().zip(&parts.sinks).filter(|(thread, _)| !thread.is_finished());
-    let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.text.as_str()).collect();
+    let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.name.as_str()).collect();
     if !sinks.is_empty() && !drain_timeout.is_zero() {
         info!(
             sinks = sinks.join(", "),

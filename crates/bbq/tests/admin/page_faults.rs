@@ -34,7 +34,8 @@ fn problems_are_seen_without_scrolling_and_go_again() {
     let server = setup.start();
     let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
     server.send(0, b"for nobody\n");
-    browser.wait("the dead sink", PROBLEMS, has(&["sink", "dead", "cannot deliver", "Fix the destination"]));
+    browser.wait("the dead sink", PROBLEMS, has(&["sink dead cannot deliver", "Fix the destination"]));
+    assert!(!has(&["name="])(&browser.run(PROBLEMS)), "a SPEC in place of a name");
     browser.wait("the ledger", BALANCE, has(&["(delivered by all sinks; by any sink: 1)"]));
     // The worker is held in the call by which it takes what came, until strace lets it go.
     let calls = "accept4,read,recvfrom,recvmsg,recvmmsg:delay_enter=600000000";
@@ -76,7 +77,7 @@ fn a_foreign_member() {
     browser.wait(
         "the stranger",
         PROBLEMS,
-        has(&["app", "shares its address with", &pid, "never arrive here", "stop it"]),
+        has(&["listener app shares its address with", &pid, "never arrive here", "stop it"]),
     );
     browser.wait("its box", BOXES, has(&["app"]));
     stranger.leaves();

@@ -89,8 +89,8 @@ impl From<io::Error> for Left {
 pub(in crate::sink) struct Requests {
     receivers: Receivers,
     pub(in crate::sink) refusals: Refusals,
-    /// The destination, for the log.
-    shown: String,
+    /// Of the sink, for the log.
+    name: String,
     /// Lines about partial successes.
     log: Mutex<RateLimitedLog>,
     /// Lines about the receiver in use.
@@ -101,13 +101,13 @@ pub(in crate::sink) struct Requests {
 impl Requests {
     /// With `keeps_cuts`, the receivers know messages by their part, which begins and ends at the same messages each time.
     pub(in crate::sink) fn new(
-        shown: String,
+        name: String,
         receivers: Receivers,
         refusals: Refusals,
         keeps_cuts: bool,
     ) -> Requests {
         let (log, changes) = (Mutex::default(), Mutex::default());
-        Requests { receivers, refusals, shown, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
+        Requests { receivers, refusals, name, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
     }
 
     /// See [`Sink::takes_within`](crate::sink::interface::Sink::takes_within).
@@ -291,7 +291,7 @@ impl Requests {
         if !errors.is_empty()
             && let Some(silent) = log()
         {
-            let (sink, receiver, why) = (&self.shown, &receiver.uri, errors.join("; "));
+            let (sink, receiver, why) = (&self.name, &receiver.uri, errors.join("; "));
             warn!(sink, %receiver, why, silent, "another receiver gets the messages");
         }
     }
@@ -299,7 +299,7 @@ impl Requests {
     fn confirm_partly(&self, delivery: &mut Delivery, part: &SpanPart, rejected: u64, why: &str) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).report();
         if let Some(silent) = log {
-            let sink = &self.shown;
+            let sink = &self.name;
             warn!(
                 sink,
                 messages = part.part.records,
