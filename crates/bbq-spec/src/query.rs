@@ -48,6 +48,8 @@ impl SpecOption {
 pub struct Query<'a> {
     /// The SPEC, for errors.
     spec: String,
+    /// The name once it is taken, and until then the SPEC without its options.
+    name: String,
     options: Vec<&'static SpecOption>,
     pairs: Vec<(&'a str, &'a str)>,
     taken: Vec<&'a str>,
@@ -84,7 +86,8 @@ impl<'a> Query<'a> {
             return Err(unknown(&shown, key, &options));
         }
         let pairs = spec.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        Ok(Query { spec: shown, options, pairs, taken: Vec::new(), secrets: Vec::new() })
+        let name = spec.head.clone();
+        Ok(Query { spec: shown, name, options, pairs, taken: Vec::new(), secrets: Vec::new() })
     }
 
     /// Takes the name; the default is the SPEC without its options.
@@ -93,7 +96,13 @@ impl<'a> Query<'a> {
     /// The given name is no name.
     pub fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
         let name = self.take(NAME_OPTION.key, |name| checked_name(name).map(str::to_owned))?;
-        Ok(name.unwrap_or_else(|| spec.head.clone()))
+        self.name = name.unwrap_or_else(|| spec.head.clone());
+        Ok(self.name.clone())
+    }
+
+    /// The name, for the log.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Takes an option. `read` parses the value, or returns what is allowed.

@@ -146,8 +146,15 @@ async fn answer_of(
 
 /// What an answer of [`ask`] says.
 pub(crate) fn status_in(admin: SocketAddr, answer: &[u8]) -> anyhow::Result<Status> {
-    serde_json::from_slice(answer)
-        .with_context(|| format!("{admin} is a bbq server of another version; --json shows its answer"))
+    let mut status: Status = serde_json::from_slice(answer)
+        .with_context(|| format!("{admin} is a bbq server of another version; --json shows its answer"))?;
+    // The first servers gave no names.
+    let listeners = status.listeners.iter_mut().map(|listener| (&mut listener.name, &listener.spec));
+    let sinks = status.sinks.iter_mut().map(|sink| (&mut sink.name, &sink.spec));
+    for (name, spec) in listeners.chain(sinks).filter(|(name, _)| name.is_empty()) {
+        name.clone_from(spec);
+    }
+    Ok(status)
 }
 
 /// Whether the program at an address accepts a connection and closes it when the client does: such a program is not stuck.

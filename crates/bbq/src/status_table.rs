@@ -25,10 +25,10 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.
-    let ahead = ledger.ahead().map(|delivered| format!("; another one has delivered {delivered}"));
+    let ahead = ledger.ahead().map(|delivered| format!("; by any sink: {delivered}"));
     let which = match status.sinks.len() {
         0 | 1 => String::new(),
-        _ => format!("  (by the sink that is furthest behind{})", ahead.unwrap_or_default()),
+        _ => format!("  (delivered by all sinks{})", ahead.unwrap_or_default()),
     };
     writeln!(out)?;
     writeln!(
@@ -69,9 +69,9 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
 }
 
 fn write_listener(listener: &ListenerStatus, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "listen     {} ({})", listener.spec, listener.distribution)?;
+    writeln!(out, "listen     {} ({})", listener.name, listener.distribution)?;
     let address = listener.address.split_once("://").map_or(&*listener.address, |(_, rest)| rest);
-    if !listener.spec.contains(address) {
+    if !listener.name.contains(address) {
         writeln!(out, "           on {}", listener.address)?;
     }
     // With `auto`, any distribution is as configured.
@@ -137,7 +137,7 @@ fn write_sockets(name: &str, sockets: &[SocketStatus], unit: &str, out: &mut dyn
 }
 
 fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "sink       {}", sink.spec)?;
+    writeln!(out, "sink       {}", sink.name)?;
     writeln!(
         out,
         "           delivered {}, queued {}, lag {:.1} s, dropped {}",

@@ -287,14 +287,14 @@ impl Control {
                 && served.is_of(&file.path)
                 && served.replace(file.tokens.clone(), file.stamp)
             {
-                info!(listener = spec.text, "new tokens: those that are no longer in the file are refused");
+                info!(listener = spec.source, "new tokens: those that are no longer in the file are refused");
             }
             let Some((served, read)) = listener.tls.as_ref().zip(read.and_then(|read| read.tls.as_ref()))
             else {
                 continue;
             };
             if served.is_of(&read.files, read.application) && served.replace(read.certificates.clone()) {
-                info!(listener = spec.text, "new certificate: new connections get it");
+                info!(listener = spec.source, "new certificate: new connections get it");
             }
         }
     }

@@ -161,13 +161,16 @@ impl Parts {
         self.announce_memory();
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
-            info!(listener = listener.spec().text, address = %listener.group.local_address(), %distribution, "listening");
+            let (spec, address) = (listener.spec(), listener.group.local_address());
+            // Here a reader learns which name is of which SPEC: after this the log has names alone.
+            let written = (spec.text != spec.source).then_some(&*spec.text);
+            info!(listener = spec.source, spec = written, %address, %distribution, "listening");
             if let Some(reason) = listener.group.fallback()
                 && listener.group.configured() == bbq_listen::Distribution::Auto
             {
-                info!(listener = listener.spec().text, reason, %distribution, "distribution chosen automatically");
+                info!(listener = spec.source, reason, %distribution, "distribution chosen automatically");
             } else if let Some(reason) = listener.group.fallback() {
-                warn!(listener = listener.spec().text, reason, %distribution, "using another distribution than configured");
+                warn!(listener = spec.source, reason, %distribution, "using another distribution than configured");
             }
         }
         for listener in &self.listeners {
@@ -176,7 +179,8 @@ impl Parts {
             }
         }
         for (spec, _) in &self.sinks {
-            info!(sink = %spec, "delivering");
+            let written = (spec.text != spec.name).then_some(&*spec.text);
+            info!(sink = spec.name, spec = written, "delivering");
         }
         if let Some(shortage) = self.disk_shortage() {
             warn!("{shortage}; {}", DiskShortage::REMEDY);

@@ -99,7 +99,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         let before = listener.spec();
         for key in unchanged_in_a_socket(old, &config, &before, spec) {
             warn!(
-                listener = spec.text,
+                listener = spec.source,
                 key, "needs an upgrade (SIGUSR2) or a restart; its sockets stay as they are"
             );
         }

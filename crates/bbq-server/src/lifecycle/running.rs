@@ -30,6 +30,7 @@ use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
 use crate::observe::changes::Changes;
+use crate::observe::status::LedgerStatus;
 use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
@@ -175,7 +176,8 @@ impl Running {
                 let why = ledger.problem().unwrap_or_else(|| "its output takes nothing".to_owned());
                 let seconds = HOLD_PATIENCE.as_secs();
                 return Err(format!(
-                    "sink {spec} did not come to a commit within {seconds} s: {why}; try again when it delivers"
+                    "sink {} did not come to a commit within {seconds} s: {why}; try again when it delivers",
+                    spec.name
                 ));
             }
             tokio::time::sleep(HOLD_CHECK_INTERVAL).await;
@@ -242,7 +244,7 @@ impl Running {
                 let thread = sink.thread().name();
                 error!(
                     thread,
-                    sink = %spec,
+                    sink = spec.name,
                     "the sink is stuck in its output and ends with the process; messages stay spooled"
                 );
             }
@@ -253,8 +255,7 @@ impl Running {
             warn!(%error, "cannot write the last checkpoints");
         }
         if matches!(halt, Halt::Stop { .. }) {
-            let ledger = parts.status().ledger;
-            info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
+            tell_stopped(&parts.status().ledger);
         }
         in_order &= unwritten_by_lanes.values().all(|records| *records == 0);
         // Messages that workers held and no lane took.
@@ -451,6 +452,19 @@ fn report(event: &StallEvent, log: &RateLimitedLog) {
     }
 }
 
+/// Says what has become of the messages that were ever received.
+fn tell_stopped(ledger: &LedgerStatus) {
+    let by_any = ledger.ahead();
+    info!(
+        ledger.received,
+        ledger.delivered,
+        ledger.delivered_by_any = by_any,
+        ledger.queued,
+        dropped = ?ledger.dropped,
+        "stopped"
+    );
+}
+
 /// Says who has the messages that did not get to the disk.
 fn tell_unwritten(kept_by_senders: u64, lost: u64) {
     if kept_by_senders > 0 {
@@ -471,7 +485,7 @@ fn tell_unwritten(kept_by_senders: u64, lost: u64) {
 fn wait_for_sinks(threads: &[JoinHandle<()>], parts: &Parts, drain_timeout: Duration) {
     wait_for(threads, STOP_SILENT.min(drain_timeout));
     let waits = threads.iter().zip(&parts.sinks).filter(|(thread, _)| !thread.is_finished());
-    let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.text.as_str()).collect();
+    let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.name.as_str()).collect();
     if !sinks.is_empty() && !drain_timeout.is_zero() {
         info!(
             sinks = sinks.join(", "),

@@ -32,7 +32,7 @@ impl Parts {
         self.changes.drops.check_last(self.drops());
     }
 
-    /// All drops so far, by listener or sink, and by reason.
+    /// All drops so far, by listener or sink, and by reason. Those of listeners that share a name, as two with port 0 may, are one count.
     pub(crate) fn drops(&self) -> Vec<Tally> {
         let tallies = |subject: String, dropped: Dropped| {
             dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
@@ -43,7 +43,7 @@ impl Parts {
             counts.insert(EVICTED.to_owned(), ledger.evicted());
             counts.insert(OVER_LIMIT.to_owned(), ledger.over_limit());
             counts.insert(SLOWED.to_owned(), ledger.slowed());
-            tallies(format!("listener {}", listener.spec().text), counts)
+            tallies(format!("listener {}", listener.spec().source), counts)
         });
         let beginnings = self.spool.beginnings();
         let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
@@ -54,15 +54,15 @@ impl Parts {
             }
             counts.insert(LETTERS_DELETED.to_owned(), ledger.letters_deleted());
             counts.insert(TRUNCATED.to_owned(), ledger.truncations());
-            tallies(format!("sink {spec}"), counts)
+            tallies(format!("sink {}", spec.name), counts)
         });
-        listeners.chain(sinks).collect()
+        Tally::summed(listeners.chain(sinks))
     }
 
     /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::check`.
     pub(crate) fn check_foreign_members(&self) {
         for listener in &self.listeners {
-            listener.foreign.check(&listener.spec().text, &listener.group);
+            listener.foreign.check(&listener.spec().source, &listener.group);
         }
     }
 
@@ -83,10 +83,10 @@ impl Parts {
     pub(crate) fn check_changed_files(&self) {
         for listener in &self.listeners {
             if let Some(tls) = &listener.tls {
-                tls.reload_if_changed(&listener.spec().text);
+                tls.reload_if_changed(&listener.spec().source);
             }
             if let Some(tokens) = &listener.tokens {
-                tokens.reload_if_changed(&listener.spec().text);
+                tokens.reload_if_changed(&listener.spec().source);
             }
         }
     }

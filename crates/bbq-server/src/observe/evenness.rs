@@ -52,7 +52,7 @@ impl EvennessWatch {
         let change = windows
             .check(taken, Instant::now())
             .filter(|_| is_meant_to_be_even(distribution, &spec.steering));
-        let listener = &spec.text;
+        let listener = &spec.source;
         let Some(last) = windows.last.as_ref() else { return };
         let (connections, smallest, largest) = (last.connections, last.smallest, last.largest);
         match change {

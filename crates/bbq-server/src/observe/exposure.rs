@@ -27,7 +27,7 @@ pub(crate) fn exposure(spec: &ListenSpec) -> Option<Finding> {
         }
         _ => return None,
     };
-    let subject = format!("listener {}", spec.text);
+    let subject = format!("listener {}", spec.source);
     Some(Finding {
         level: Level::Warning,
         name: "listener-exposed".to_owned(),

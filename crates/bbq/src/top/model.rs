@@ -16,7 +16,7 @@ pub(super) const PANES: usize = 4;
 pub(super) struct Model {
     pub(super) title: String,
     pub(super) state: State,
-    /// The problems first. Long SPECs in them are replaced by names.
+    /// The problems first.
     pub(super) findings: Vec<Finding>,
     /// The ledger: received, delivered, queued, dropped.
     pub(super) terms: [Term; 4],
@@ -55,7 +55,7 @@ impl Model {
         let pair = Pair::new(before, now);
         let status = &now.status;
         let up = duration(Duration::from_secs(status.uptime_seconds));
-        let findings = named(status);
+        let findings = status.findings();
         let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
         Model {
             title: format!("bbq {}  {admin}  pid {}  up {up}", status.version, status.pid),
@@ -78,29 +78,6 @@ impl Model {
             ],
         }
     }
-}
-
-/// The findings, with the name of a listener or sink instead of its SPEC: the line says soon what is wrong.
-fn named(status: &Status) -> Vec<Finding> {
-    let listeners = status.listeners.iter().map(|listener| ("listener", &listener.spec, &listener.name));
-    let sinks = status.sinks.iter().map(|sink| ("sink", &sink.spec, &sink.name));
-    let subjects: Vec<(String, String)> = listeners
-        .chain(sinks)
-        .filter(|(_, spec, name)| !name.is_empty() && spec != name)
-        .map(|(kind, spec, name)| (format!("{kind} {spec}"), format!("{kind} {name}")))
-        .collect();
-    let mut findings = status.findings();
-    for finding in &mut findings {
-        // A SPEC may begin with another one.
-        let longest = subjects
-            .iter()
-            .filter(|(spec, _)| finding.text.starts_with(spec))
-            .max_by_key(|(spec, _)| spec.len());
-        if let Some((spec, name)) = longest {
-            finding.text.replace_range(..spec.len(), name);
-        }
-    }
-    findings
 }
 
 fn terms(pair: Pair<'_>) -> [Term; 4] {
@@ -136,7 +113,7 @@ fn facts(status: &Status) -> String {
     let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
     let segments = if spool.segments == 1 { "segment" } else { "segments" };
     let mut facts = match status.ledger.ahead() {
-        Some(delivered) => format!("another sink has delivered {}   ", count(delivered)),
+        Some(delivered) => format!("delivered by any sink {}   ", count(delivered)),
         None => String::new(),
     };
     facts += &format!(

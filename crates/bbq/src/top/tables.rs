@@ -59,7 +59,7 @@ pub(super) fn listeners(pair: Pair<'_>) -> Pane {
     let rows = pair.now.status.listeners.iter().enumerate().map(|(index, listener)| {
         let pace = pair.rate(|status| Some(status.listeners.get(index)?.ledger.received));
         let lost = pair.rate(|status| Some(sum(&status.listeners.get(index)?.ledger.dropped)));
-        let is_bad = lost.is_some_and(|lost| lost > 0.0) || has_problem(pair, "listener", &listener.spec);
+        let is_bad = lost.is_some_and(|lost| lost > 0.0) || has_problem(pair, listener);
         let ledger = &listener.ledger;
         let cells = vec![
             Cell::text(&*listener.name),
@@ -78,10 +78,11 @@ pub(super) fn listeners(pair: Pair<'_>) -> Pane {
 }
 
 /// Whether a finding about it is a problem. Findings stay for a while after what they tell of.
-fn has_problem(pair: Pair<'_>, kind: &str, spec: &str) -> bool {
-    let subject = format!("{kind} {spec}");
+fn has_problem(pair: Pair<'_>, listener: &ListenerStatus) -> bool {
+    // A server of an earlier version gives the SPEC as the subject.
+    let subjects = [&listener.name, &listener.spec].map(|called| format!("listener {called}"));
     let findings = &pair.now.status.findings;
-    findings.iter().any(|finding| finding.level == Level::Problem && finding.subject == subject)
+    findings.iter().any(|finding| finding.level == Level::Problem && subjects.contains(&finding.subject))
 }
 
 pub(super) fn sockets(pair: Pair<'_>) -> Pane {

@@ -175,7 +175,7 @@ fn sums(model: &Model, columns: usize, look: &Look) -> Vec<Line<'static>> {
     let mut lines = vec![
         Line::styled(names, dim),
         Line::from(vec![Span::styled(values, Look::strong()), Span::styled(balance, style)]),
-        Line::from(rates + if model.has_several_sinks { "  slowest sink" } else { "" }),
+        Line::from(rates + if model.has_several_sinks { "  by all sinks" } else { "" }),
     ];
     lines.push(Line::from(cut(&model.facts, columns)));
     lines

@@ -9,6 +9,7 @@ mod filters;
 #[path = "../sinks/http_server.rs"]
 mod http_server;
 mod metrics_numbers;
+mod named;
 mod page;
 mod page_faults;
 mod page_history;

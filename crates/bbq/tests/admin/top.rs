@@ -98,8 +98,9 @@ fn the_numbers_are_those_of_the_status() {
     let status = send(&server);
     // A rate of nothing: both answers of the frame came after the messages.
     let screen = top.wait("the messages", |screen| {
-        let is_at_rest =
-            screen.lines().any(|line| line.split_whitespace().eq(["0/s", "0/s", "0/s", "slowest", "sink"]));
+        let is_at_rest = screen
+            .lines()
+            .any(|line| line.split_whitespace().eq(["0/s", "0/s", "0/s", "by", "all", "sinks"]));
         is_at_rest && terms(screen).first() == Some(&701)
     });
     assert_same_numbers(&screen, &status);

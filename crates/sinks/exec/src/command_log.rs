@@ -21,8 +21,8 @@ pub(super) enum Stream {
 /// See the module. It outlives a run, so that a command that is started again and again does not flood the log.
 pub(super) struct CommandLog {
     stream: Stream,
-    /// For the log.
-    command: String,
+    /// Its name, for the log.
+    sink: String,
     line: Vec<u8>,
     /// The rest of the line is left out.
     is_cut: bool,
@@ -34,10 +34,10 @@ pub(super) struct CommandLog {
 }
 
 impl CommandLog {
-    pub(super) fn new(stream: Stream, command: &str) -> CommandLog {
+    pub(super) fn new(stream: Stream, sink: &str) -> CommandLog {
         CommandLog {
             stream,
-            command: command.to_owned(),
+            sink: sink.to_owned(),
             line: Vec::new(),
             is_cut: false,
             last_line: None,
@@ -83,14 +83,14 @@ impl CommandLog {
         }
         if self.lines < LINES_MAX {
             self.lines += 1;
-            let (command, left_out) = (&self.command, std::mem::take(&mut self.left_out));
+            let (sink, left_out) = (&self.sink, std::mem::take(&mut self.left_out));
             match self.stream {
                 Stream::Error if left_out > 0 => {
-                    warn!(command, left_out, "the command wrote to standard error: {line}");
+                    warn!(sink, left_out, "the command wrote to standard error: {line}");
                 }
-                Stream::Error => warn!(command, "the command wrote to standard error: {line}"),
-                Stream::Output if left_out > 0 => info!(command, left_out, "the command wrote: {line}"),
-                Stream::Output => info!(command, "the command wrote: {line}"),
+                Stream::Error => warn!(sink, "the command wrote to standard error: {line}"),
+                Stream::Output if left_out > 0 => info!(sink, left_out, "the command wrote: {line}"),
+                Stream::Output => info!(sink, "the command wrote: {line}"),
             }
         } else {
             self.left_out += 1;

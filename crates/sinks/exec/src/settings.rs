@@ -13,9 +13,9 @@ pub(super) enum Ack {
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// As in the SPEC, for the log.
-    pub(super) command: String,
-    /// The same with its arguments.
+    /// Of the sink, for the log.
+    pub(super) name: String,
+    /// The command with its arguments.
     pub(super) shell_command: String,
     pub(super) format: Format,
     pub(super) ack: Ack,

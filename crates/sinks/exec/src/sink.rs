@@ -62,7 +62,7 @@ pub(super) struct ExecSink {
 
 impl ExecSink {
     pub(super) fn new(settings: Settings) -> io::Result<ExecSink> {
-        let log = |stream| CommandLog::new(stream, &settings.command);
+        let log = |stream| CommandLog::new(stream, &settings.name);
         Ok(ExecSink {
             queue: Queue::new(settings.format),
             run: None,
@@ -101,7 +101,7 @@ impl ExecSink {
     fn advance(&mut self) -> Result<(), Problem> {
         if self.run.is_none() && self.has_use() && self.now >= self.start_at {
             let run = Run::start(&self.settings, self.now).map_err(Problem::Retry)?;
-            debug!(command = self.settings.command, "command started");
+            debug!(sink = self.settings.name, "command started");
             (self.run, self.rests) = (Some(run), false);
         }
         let Some(run) = &mut self.run else { return Ok(()) };
@@ -123,15 +123,15 @@ impl ExecSink {
             why.push_str(": ");
             why.push_str(&line);
         }
-        debug!(command = self.settings.command, taken = ended.taken, why, "command ended");
+        debug!(sink = self.settings.name, taken = ended.taken, why, "command ended");
         if ended.is_wanted && (self.goal == Goal::Hold || self.queue.is_empty()) {
             match ended.was_killed {
                 true => warn!(
-                    command = self.settings.command,
+                    sink = self.settings.name,
                     "the command did not end in time, and got a SIGTERM: {why}"
                 ),
                 false if !is_success => {
-                    warn!(command = self.settings.command, "at the end of its standard input, {why}");
+                    warn!(sink = self.settings.name, "at the end of its standard input, {why}");
                 }
                 false => {}
             }

@@ -52,7 +52,7 @@ fn parse(command: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Config
         false => Ok(text.to_owned()),
     })?;
     let shell_command = arguments.map_or_else(|| command.to_owned(), |rest| format!("{command} {rest}"));
-    Ok(Arc::new(Settings { command: command.to_owned(), shell_command, format, ack }))
+    Ok(Arc::new(Settings { name: query.name().to_owned(), shell_command, format, ack }))
 }
 
 impl Target for Settings {

@@ -174,8 +174,8 @@ fn parse(
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
     let timing = Timing::take(query)?;
-    let shown = written.shown().to_owned();
-    Ok(Arc::new(HttpTarget { shown, uris, tls, preset, format, coding, headers, in_flight, timing }))
+    let name = query.name().to_owned();
+    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, in_flight, timing }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -186,8 +186,8 @@ pub(super) fn take_in_flight(query: &mut Query<'_>) -> Result<usize, ConfigError
 
 #[derive(Clone, Debug)]
 struct HttpTarget {
-    /// The SPEC without its options.
-    shown: String,
+    /// Of the sink, for the log.
+    name: String,
     /// One for each receiver.
     uris: Vec<Uri>,
     /// `None` for `http:`.
@@ -209,7 +209,7 @@ impl Target for HttpTarget {
         let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing)?;
         let refusals = Refusals::new(self.shown_requests(), CHECK, state);
         let keeps_cuts = self.preset == Preset::Clickhouse;
-        let requests = Requests::new(self.shown.clone(), receivers, refusals, keeps_cuts);
+        let requests = Requests::new(self.name.clone(), receivers, refusals, keeps_cuts);
         let destination = HttpDestination { target: self.clone(), requests };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))

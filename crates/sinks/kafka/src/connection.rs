@@ -91,7 +91,7 @@ impl Connection {
         let Topics { mut copies, message_bytes_max, is_compacted } = cluster.prepare()?;
         if is_compacted == Some(false) {
             warn!(
-                sink = settings.shown,
+                sink = settings.name,
                 topic = settings.progress,
                 "the topic of the progress forgets old records, and with them how far a quiet sink is; set its cleanup.policy to compact"
             );
@@ -179,7 +179,7 @@ impl Connection {
                     "the topic of the progress does not have what bbq wrote; sending again what is still here"
                 }
             };
-            warn!(sink = settings.shown, topic = settings.progress, messages = lost, "{text}");
+            warn!(sink = settings.name, topic = settings.progress, messages = lost, "{text}");
             if has_written {
                 return Err(Ended::Lost(io::Error::other(text)));
             }
@@ -266,7 +266,7 @@ fn warn_of_weakness(link: &mut KafkaLink, [topic, progress]: [Option<Copies>; 2]
     let settings = Arc::clone(&link.settings);
     for (copies, topic) in [(topic, &settings.topic), (progress, &settings.progress)] {
         if let Some(weakness) = copies.and_then(|copies| copies.weakness(topic)) {
-            warn!(sink = settings.shown, "{weakness}");
+            warn!(sink = settings.name, "{weakness}");
             link.has_warned = true;
         }
     }

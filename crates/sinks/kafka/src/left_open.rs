@@ -68,7 +68,7 @@ impl Connection {
         // What is not kept cannot be sent again.
         let is_committed = is_acknowledged && (partitions.is_empty() || settings.keep.is_zero());
         warn!(
-            sink = settings.shown,
+            sink = settings.name,
             topic = settings.progress,
             partitions = ?partitions,
             is_committed,

@@ -106,7 +106,7 @@ impl KafkaLink {
         let lane = group.until().lane;
         let gone = self.shared.gone(lane, group.first_record());
         if gone > 0 {
-            let sink = &self.settings.shown;
+            let sink = &self.settings.name;
             error!(sink, lane, messages = gone, "the brokers lost messages that are not here any more");
         }
         // `refused` says which messages are dead letters.

@@ -52,7 +52,7 @@ fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
             Ended::Stopped => return Problem::Retry(io::ErrorKind::Interrupted.into()),
             // The topic took something meanwhile: the next connection is likely to work.
             Ended::InDoubt(error) if link.shared.writes() != before => {
-                info!(sink = link.settings.shown, %error, "asking the brokers what they have");
+                info!(sink = link.settings.name, %error, "asking the brokers what they have");
             }
             Ended::InDoubt(error) | Ended::Failed(error) => return Problem::Retry(named(link, error)),
             Ended::Lost(error) => return Problem::Failed(named(link, error)),
@@ -63,7 +63,7 @@ fn serve(link: &mut KafkaLink, call: &Call<'_>) -> Problem {
 fn connection(link: &mut KafkaLink, call: &Call<'_>) -> Result<Infallible, Ended> {
     let mut connection = Connection::open(link, call)?;
     link.shared.set_connected(true);
-    info!(sink = link.settings.shown, exactly_once = link.settings.is_exactly_once, "writing");
+    info!(sink = link.settings.name, exactly_once = link.settings.is_exactly_once, "writing");
     loop {
         connection.transaction(link, call)?;
     }

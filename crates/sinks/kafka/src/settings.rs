@@ -9,6 +9,8 @@ use super::security::Security;
 /// A checked SPEC.
 #[derive(Debug)]
 pub(super) struct KafkaSettings {
+    /// Of the sink, for the log.
+    pub(super) name: String,
     /// The SPEC without its options, for people.
     pub(super) shown: String,
     /// `HOST:PORT,..`, as librdkafka wants it.

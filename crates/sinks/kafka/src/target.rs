@@ -161,6 +161,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         check_topic(&progress).map_err(|why| wrong(format!("progress_topic: {why}")))?;
     }
     let settings = KafkaSettings {
+        name: query.name().to_owned(),
         servers,
         topic: topic.to_owned(),
         progress,

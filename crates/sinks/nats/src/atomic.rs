@@ -132,7 +132,7 @@ impl AtomicWriter {
                     "this is not the stream that earlier messages went to; sending again those that are still here"
                 }
             };
-            warn!(sink = link.target.shown, stream = stream.name, messages = lost, "{text}");
+            warn!(sink = link.target.name, stream = stream.name, messages = lost, "{text}");
             if has_written {
                 return Err(Ended::Lost(io::Error::other(text)));
             }

@@ -52,7 +52,7 @@ impl NatsLink {
         let lane = group.until().lane;
         let gone = self.shared.gone(lane, group.first_record());
         if gone > 0 {
-            let sink = &self.target.shown;
+            let sink = &self.target.name;
             error!(sink, lane, messages = gone, "the server lost messages that are not here any more");
         }
         self.outgoing.push(group, stored, &self.shared.kept());

@@ -57,11 +57,11 @@ impl NatsLink {
             let writer = AtomicWriter::begin(self, server, stream, progress).await?;
             self.shared.set_windowed(false);
             self.shared.set_connected(true);
-            info!(sink = self.target.shown, stream = name, version, "publishing");
+            info!(sink = self.target.name, stream = name, version, "publishing");
             writer.write(self).await
         } else {
             info!(
-                sink = self.target.shown,
+                sink = self.target.name,
                 stream = stream.name,
                 version,
                 window_seconds = stream.window_seconds,

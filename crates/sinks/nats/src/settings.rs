@@ -10,6 +10,8 @@ use super::message::Encoding;
 /// A checked SPEC.
 #[derive(Debug)]
 pub(super) struct NatsSettings {
+    /// Of the sink, for the log.
+    pub(super) name: String,
     /// The SPEC without its options, for people.
     pub(super) shown: String,
     /// Hosts without brackets, and ports.

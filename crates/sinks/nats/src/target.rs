@@ -173,6 +173,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
     }
     Ok(Arc::new(OpenNats(Arc::new(NatsSettings {
+        name: query.name().to_owned(),
         shown: shown.clone(),
         servers,
         encoding: Encoding { template, format, has_origin },

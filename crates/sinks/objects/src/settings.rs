@@ -5,6 +5,8 @@ use std::time::Duration;
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectSettings {
+    /// Of the sink, for the log.
+    pub(super) name: String,
     /// The SPEC without its options, for people.
     pub(super) shown: String,
     /// An object is cut when it has so many compressed bytes.

@@ -254,7 +254,7 @@ impl ObjectSink {
         }
         self.found.insert(number, found);
         info!(
-            sink = self.settings.shown,
+            sink = self.settings.name,
             object = name,
             "the object exists and ends elsewhere; comparing it with the spool"
         );

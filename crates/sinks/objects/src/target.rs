@@ -102,6 +102,7 @@ fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, Conf
     let seconds = query.take_number(SECONDS.key)?.unwrap_or(SECONDS_DEFAULT);
     let level = query.take_number(LEVEL.key)?.unwrap_or(LEVEL_DEFAULT);
     Ok(ObjectSettings {
+        name: query.name().to_owned(),
         shown,
         bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         age: Duration::from_secs(seconds),

@@ -53,7 +53,7 @@ impl Parts {
 
     fn of_sinks(&self, status: &Status) -> Vec<Finding> {
         let found = self.sinks.iter().zip(&status.sinks).filter_map(|((spec, ledger), sink)| {
-            let subject = format!("sink {spec}");
+            let subject = format!("sink {}", spec.name);
             let waits = match sink.queued {
                 1 => "1 message waits for it in the spool".to_owned(),
                 queued => format!("{queued} messages wait for it in the spool, up to spool.bytes_max"),
@@ -81,14 +81,14 @@ impl Parts {
     fn of_outputs(&self) -> Vec<Finding> {
         let surplus = |(spec, ledger): &(SinkSpec, Arc<SinkLedger>)| {
             let text = ledger.surplus()?.to_owned();
-            Some(warning("output-set-aside", format!("sink {spec}"), text, SURPLUS_REMEDY))
+            Some(warning("output-set-aside", format!("sink {}", spec.name), text, SURPLUS_REMEDY))
         };
         self.sinks.iter().filter_map(surplus).collect()
     }
 
     fn of_listeners(&self) -> impl Iterator<Item = Finding> {
         self.listeners.iter().enumerate().flat_map(|(index, listener)| {
-            let subject = format!("listener {}", listener.spec().text);
+            let subject = format!("listener {}", listener.spec().source);
             let of = |name: &str, what: String, remedy: &str| {
                 problem(name, subject.clone(), format!("{subject} {what}"), remedy)
             };
@@ -173,7 +173,7 @@ fn nearly_full(spool: &SpoolStatus, has_sinks: bool) -> Option<Finding> {
 
 fn uneven(listener: &ListenerStatus) -> Option<Finding> {
     let evenness = listener.evenness.as_ref().filter(|evenness| evenness.uneven)?;
-    let subject = format!("listener {}", listener.spec);
+    let subject = format!("listener {}", listener.name);
     let text = format!(
         "{subject}: one worker gets far more connections than the others, and not by chance ({} to {} of {})",
         evenness.smallest, evenness.largest, evenness.connections

@@ -40,8 +40,8 @@ export class Ledger {
     const off = received - delivered - queued - lost;
     const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered);
     const balance = byId("balance");
-    const ahead = delivered_by_any > delivered ? "; another one has delivered " + count(delivered_by_any) : "";
-    const sinks = status.sinks.length > 1 ? ", by the sink that is furthest behind" + ahead : "";
+    const ahead = delivered_by_any > delivered ? "; by any sink: " + count(delivered_by_any) : "";
+    const sinks = status.sinks.length > 1 ? " (delivered by all sinks" + ahead + ")" : "";
     if (off === 0) {
       setText(balance, "\u2713 balances" + sinks);
       setAttribute(balance, "data-level", "well");

@@ -17,8 +17,7 @@ export class Problems {
     this.shown = new Map();
   }
 
-  update(status) {
-    const { findings } = status;
+  update({ findings }) {
     const seen = new Set();
     for (const finding of findings) {
       // Its text changes; it stays the same finding.
@@ -28,10 +27,10 @@ export class Problems {
       if (!item) {
         item = newItem(finding.level);
         this.shown.set(key, item);
-        if (finding.level === "problem") setText(byId("announcement"), "Problem: " + named(finding, status));
+        if (finding.level === "problem") setText(byId("announcement"), "Problem: " + finding.text);
       }
       setText(item.since, finding.since_seconds ? "for " + duration(finding.since_seconds * 1000) : "");
-      setText(item.what, named(finding, status));
+      setText(item.what, finding.text);
       setText(item.effect, sentence(finding.effect));
       setText(item.remedy, sentence(finding.remedy));
       this.list.append(item.line);
@@ -44,14 +43,6 @@ export class Problems {
       }
     }
   }
-}
-
-// With the name of a listener or a sink in place of its SPEC, so that the line soon says what is wrong.
-function named(finding, { listeners, sinks }) {
-  const known = [...listeners.map((listener) => ["listener ", listener]), ...sinks.map((sink) => ["sink ", sink])];
-  const [kind, meant] = known.find(([kind, { spec }]) => finding.subject === kind + spec) ?? [];
-  const isAtStart = meant && finding.text.startsWith(finding.subject);
-  return isAtStart ? kind + meant.name + finding.text.slice(finding.subject.length) : finding.text;
 }
 
 // An effect and a remedy are written to stand in the middle of a line.
@@ -69,7 +60,7 @@ function newItem(level) {
 
 // Whether a finding about a listener is a problem. Findings stay for a while after what they tell of.
 export function hasProblem(status, listener) {
-  return status.findings.some((finding) => finding.level === "problem" && finding.subject === "listener " + listener.spec);
+  return status.findings.some((finding) => finding.level === "problem" && finding.subject === "listener " + listener.name);
 }
 
 export function dropsOf(listener) {

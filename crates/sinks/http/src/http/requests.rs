@@ -86,9 +86,9 @@ impl From<io::Error> for Left {
 /// What a sink remembers from one request to the next.
 pub(crate) struct Requests {
     receivers: Receivers,
-    pub refusals: Refusals,
-    /// The destination, for the log.
-    shown: String,
+    pub(crate) refusals: Refusals,
+    /// Of the sink, for the log.
+    name: String,
     /// Lines about partial successes.
     log: Mutex<RateLimitedLog>,
     /// Lines about the receiver in use.
@@ -98,9 +98,9 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// With `keeps_cuts`, the receivers know messages by their part, which begins and ends at the same messages each time.
-    pub(crate) fn new(shown: String, receivers: Receivers, refusals: Refusals, keeps_cuts: bool) -> Requests {
+    pub(crate) fn new(name: String, receivers: Receivers, refusals: Refusals, keeps_cuts: bool) -> Requests {
         let (log, changes) = (Mutex::default(), Mutex::default());
-        Requests { receivers, refusals, shown, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
+        Requests { receivers, refusals, name, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
     }
 
     /// See [`Sink::takes_within`](bbq_sink::Sink::takes_within).
@@ -284,7 +284,7 @@ impl Requests {
         if !errors.is_empty()
             && let Some(silent) = log()
         {
-            let (sink, receiver, why) = (&self.shown, &receiver.uri, errors.join("; "));
+            let (sink, receiver, why) = (&self.name, &receiver.uri, errors.join("; "));
             warn!(sink, %receiver, why, silent, "another receiver gets the messages");
         }
     }
@@ -292,7 +292,7 @@ impl Requests {
     fn confirm_partly(&self, delivery: &mut Delivery, part: &SpanPart, rejected: u64, why: &str) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).report();
         if let Some(silent) = log {
-            let sink = &self.shown;
+            let sink = &self.name;
             warn!(
                 sink,
                 messages = part.part.records,

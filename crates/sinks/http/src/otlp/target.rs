@@ -132,11 +132,14 @@ fn parse(
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
     let timing = Timing::take(query)?;
     let settings = Settings { uris, coding, headers };
-    Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight, timing }))
+    let (name, shown) = (query.name().to_owned(), written.shown().to_owned());
+    Ok(Arc::new(OtlpTarget { name, shown, way, settings, tls, in_flight, timing }))
 }
 
 #[derive(Clone, Debug)]
 struct OtlpTarget {
+    /// Of the sink, for the log.
+    name: String,
     /// The SPEC without its options.
     shown: String,
     way: Way,
@@ -158,7 +161,7 @@ impl Target for OtlpTarget {
         let settings = self.settings.clone();
         let requests = |version, check| {
             let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing)?;
-            Ok::<_, OpenError>(Requests::new(self.shown.clone(), receivers, refusals(check), false))
+            Ok::<_, OpenError>(Requests::new(self.name.clone(), receivers, refusals(check), false))
         };
         let sink = match self.way {
             Way::Http => {
@@ -172,7 +175,7 @@ impl Target for OtlpTarget {
         };
         let sink = sink.map_err(OpenError::NotYet)?;
         info!(
-            sink = self.shown,
+            sink = self.name,
             "each message arrives at least once: OTLP has no numbers by which a receiver knows what is sent again after a kill or a \
              lost response"
         );
