@@ -16,11 +16,16 @@ struct Central<'a> {
 const TOKEN: &str = "0123456789abcdef";
 const OTHER_TOKEN: &str = "fedcba9876543210";
 
+/// A file of tokens: its owner passes on what others have sent.
+fn tokens(token: &str) -> String {
+    format!("edge {token} relay\n")
+}
+
 pub(super) fn bbq(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?message_bytes_max=2000&tokens={dir}/tokens"])
         .with(&["--workers", "1"]);
     let token = if fault == Fault::WrongCredentials { OTHER_TOKEN } else { TOKEN };
-    fs::write(setup.path().join("tokens"), token).expect("a file");
+    fs::write(setup.path().join("tokens"), tokens(token)).expect("a file");
     let server = Some(setup.start());
     let proxy = FaultProxy::start(free_ports(1)[0], setup.ports[0]);
     test(&mut Central { server, setup: &setup, proxy });
@@ -55,7 +60,7 @@ impl Destination for Central<'_> {
 
     /// The file is read again by itself.
     fn end(&mut self, _: Fault, _: &Server<'_>) {
-        fs::write(self.setup.path().join("tokens"), TOKEN).expect("a file");
+        fs::write(self.setup.path().join("tokens"), tokens(TOKEN)).expect("a file");
     }
 
     fn begins(&self, fault: Fault) -> (bool, bool) {

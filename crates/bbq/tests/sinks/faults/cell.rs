@@ -167,6 +167,10 @@ fn outage_amid<'a>(
     sent: &mut Sent,
 ) -> Server<'a> {
     let setup = server.setup;
+    if destination.is_asked_first(fault) {
+        sent.bad(setup, Fault::RefusingOne);
+        wait_settled(&server, sent);
+    }
     if fault == Fault::Resetting
         && let Some(proxy) = destination.proxy()
     {
@@ -210,6 +214,8 @@ fn while_it_lasts(destination: &dyn Destination, fault: Fault, server: &Server<'
     });
     assert!(status["sinks"][SIBLING]["problem"].is_null(), "{status:#}");
     if fault == Fault::Slow {
+        // It does deliver, while it is slow.
+        wait_settled(server, sent);
         return;
     }
     if destination.is_silent(fault) {
@@ -417,7 +423,8 @@ fn copied(destination: &mut dyn Destination) {
         } else {
             let sent = Sent { next: 2 * PART, ..Sent::to(destination) };
             while_it_lasts(destination, Fault::Copied, &at_second, &sent);
-            assert_eq!(queued(&at_second.status()), u64::from(PART), "what is not delivered waits");
+            // It may count delivered ones as well, which it compares with what is there.
+            assert!(queued(&at_second.status()) >= u64::from(PART), "what is not delivered waits");
         }
         assert_eq!(at_second.stop(), Some(0), "{}", second.log());
     }

@@ -107,6 +107,11 @@ pub(super) trait Destination {
         ""
     }
 
+    /// Whether it has to refuse a message before the fault, for the sink to know the fault as one: docs/ROADMAP.md, "Sinks".
+    fn is_asked_first(&self, _fault: Fault) -> bool {
+        false
+    }
+
     /// Whether the status is known to say nothing about this fault: docs/ROADMAP.md, "Sinks".
     fn is_silent(&self, _fault: Fault) -> bool {
         false

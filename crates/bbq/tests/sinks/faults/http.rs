@@ -74,6 +74,8 @@ impl Receives {
 /// Of HTTP.
 struct Posted {
     receives: Arc<Receives>,
+    /// Whether a request without messages is one that every receiver takes.
+    knows_empty: bool,
     /// With `{}` for the address.
     spec: &'static str,
     proxy: FaultProxy,
@@ -81,20 +83,22 @@ struct Posted {
 }
 
 pub(super) fn http(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
-    posted(fault, "http://{}/?format=raw&timeout_seconds=1&authorization_file={dir}/authorization", test);
+    let spec = "http://{}/?format=raw&timeout_seconds=1&authorization_file={dir}/authorization";
+    posted(fault, spec, false, test);
 }
 
 pub(super) fn otlp_http(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
-    posted(fault, "otlp+http://{}?timeout_seconds=1&authorization_file={dir}/authorization", test);
+    let spec = "otlp+http://{}?timeout_seconds=1&authorization_file={dir}/authorization";
+    posted(fault, spec, true, test);
 }
 
-fn posted(fault: Fault, spec: &'static str, test: &mut dyn FnMut(&mut dyn Destination)) {
+fn posted(fault: Fault, spec: &'static str, knows_empty: bool, test: &mut dyn FnMut(&mut dyn Destination)) {
     let receives = Arc::new(Receives::default());
     let of_server = Arc::clone(&receives);
     let (address, bodies) =
         serve_with_heads(move |head, body| Some(response(of_server.status(fault, head, body))));
     let proxy = FaultProxy::start(free_ports(1)[0], port(&address));
-    test(&mut Posted { receives, spec, proxy, _bodies: bodies });
+    test(&mut Posted { receives, knows_empty, spec, proxy, _bodies: bodies });
 }
 
 /// Of `HOST:PORT`.
@@ -158,7 +162,15 @@ impl Destination for Posted {
         }
     }
 
+    /// The sink asks at the first refusal, and asks a server no more that does not take the request.
+    fn is_asked_first(&self, fault: Fault) -> bool {
+        fault == Fault::RefusingAll && !self.knows_empty
+    }
+
     fn refused(&self, fault: Fault) -> Refused {
-        refused(fault)
+        match refused(fault) {
+            Refused::Letters(most) if self.is_asked_first(fault) => Refused::Letters(most + 1),
+            other => other,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Every kind of sink with every fault that its destination can have. If a cell fails, a sink loses messages of a destination that has this
 //! fault, delivers them again or out of order against its promise, does not say what is wrong, or holds up the sink beside it.
 //!
-//! A test is named after its cell, such as `faults::http::resetting`. A cell that cannot happen is an ignored test that says why.
+//! A test is named after its cell, such as `faults::table::http::resetting`. A cell that cannot happen is an ignored test that says why.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -53,11 +53,11 @@ macro_rules! table {
             $crate::faults::cell::run($start, $crate::faults::destination::Fault::$fault);
         }
     };
-    // For half a minute, with the others that do.
+    // For long, with the others that do.
     (@ $row:ident $start:path, $name:ident, $fault:ident, waits) => {
         #[test]
         fn $name() {
-            $crate::faults::together::hanging(stringify!($row));
+            $crate::faults::together::cell_of(stringify!($row), $crate::faults::destination::Fault::$fault);
         }
     };
     (@ $row:ident $start:path, $name:ident, $fault:ident, $why:literal) => {
@@ -161,12 +161,12 @@ mod table {
         kafka by crate::faults::kafka::kafka {
             slow: runs,
             hanging: waits,
-            resetting: runs,
+            resetting: waits,
             refusing_all: runs,
             refusing_one: runs,
             too_large: runs,
             wrong_credentials: runs,
-            away: runs,
+            away: waits,
             copied: runs,
         }
         #[cfg(feature = "nats")]

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -16,8 +16,8 @@ use crate::support::{Server, Setup, free_ports};
 /// Of both. Messages of one second are an object, and each is larger than an object.
 const OPTIONS: &str = "object_seconds=1&object_bytes=1KiB";
 
-fn received(directory: PathBuf) -> Vec<String> {
-    let all = messages(&directory);
+fn received(directory: &Path) -> Vec<String> {
+    let all = messages(directory);
     vec![all.into_iter().map(|message| message + "\n").collect()]
 }
 
@@ -57,7 +57,7 @@ impl Destination for Bucket {
     }
 
     fn received(&mut self) -> Vec<String> {
-        received(self.s3.bucket())
+        received(&self.s3.bucket())
     }
 
     fn begin(&mut self, fault: Fault, _: Option<&Server<'_>>) {
@@ -136,7 +136,7 @@ impl Destination for Directory {
     }
 
     fn received(&mut self) -> Vec<String> {
-        received(self.place.path().to_owned())
+        received(self.place.path())
     }
 
     fn begin(&mut self, fault: Fault, server: Option<&Server<'_>>) {

@@ -198,33 +198,33 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     let Ok((client, _)) = listener.accept() else { return };
     let shared = Arc::clone(shared);
     // A connection that breaks is the client's to make again.
-    std::thread::spawn(move || drop(serve(&shared, client)));
+    std::thread::spawn(move || drop(serve(&shared, &client)));
 }
 
-fn serve(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
+fn serve(shared: &Arc<Shared>, client: &TcpStream) -> io::Result<()> {
     client.set_nonblocking(false)?;
     let mut state = shared.lock();
     let generation = state.generation;
     let cut = (state.mode == Mode::Cut).then(|| cut(&mut state.random));
     if state.mode == Mode::Reset {
         shared.cuts.fetch_add(1, Ordering::Relaxed);
-        return set_socket_linger(&client, Some(Duration::ZERO)).map_err(io::Error::from);
+        return set_socket_linger(client, Some(Duration::ZERO)).map_err(io::Error::from);
     }
     // Who hangs has not even asked the destination.
     let state = shared.changed.wait_while(state, |state| state.mode == Mode::Hang && !state.has_ended);
     drop(state.unwrap_or_else(PoisonError::into_inner));
     let server = TcpStream::connect(shared.to)?;
-    for stream in [&client, &server] {
+    for stream in [client, &server] {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_nodelay(true)?;
     }
     let connection = Connection { generation, cut, has_failed: AtomicBool::new(false) };
     std::thread::scope(|scope| {
-        scope.spawn(|| connection.end(forward(shared, &connection, Direction::Response, &server, &client)));
-        connection.end(forward(shared, &connection, Direction::Request, &client, &server));
+        scope.spawn(|| connection.end(&forward(shared, &connection, Direction::Response, &server, client)));
+        connection.end(&forward(shared, &connection, Direction::Request, client, &server));
     });
     if connection.has_failed.into_inner() {
-        for stream in [&client, &server] {
+        for stream in [client, &server] {
             set_socket_linger(stream, Some(Duration::ZERO))?;
         }
     }
@@ -285,7 +285,7 @@ impl Shared {
 
 impl Connection {
     /// A direction has ended.
-    fn end(&self, outcome: io::Result<()>) {
+    fn end(&self, outcome: &io::Result<()>) {
         self.has_failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
     }
 

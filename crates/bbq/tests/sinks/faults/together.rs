@@ -1,4 +1,4 @@
-//! Cells that wait for half a minute, until a sink gives up on a destination that says nothing. All wait at the same time.
+//! Cells that wait for half a minute and longer, until a sink gives up on a destination. All wait at the same time.
 
 use std::any::Any;
 use std::sync::LazyLock;
@@ -12,34 +12,37 @@ use super::nats;
 use super::objects;
 use super::{bbq, cell, exec};
 
-const ROWS: &[(&str, Start)] = &[
-    ("bbq", bbq::bbq),
-    ("exec", exec::exec),
+/// Row, column, and how the row starts.
+type Place = (&'static str, Fault, Start);
+
+const CELLS: &[Place] = &[
+    ("bbq", Fault::Hanging, bbq::bbq),
+    ("exec", Fault::Hanging, exec::exec),
     #[cfg(feature = "kafka")]
-    ("kafka", kafka::kafka),
+    ("kafka", Fault::Hanging, kafka::kafka),
+    #[cfg(feature = "kafka")]
+    ("kafka", Fault::Resetting, kafka::kafka),
+    #[cfg(feature = "kafka")]
+    ("kafka", Fault::Away, kafka::kafka),
     #[cfg(feature = "nats")]
-    ("nats", nats::nats),
+    ("nats", Fault::Hanging, nats::nats),
     #[cfg(feature = "s3")]
-    ("s3", objects::s3),
+    ("s3", Fault::Hanging, objects::s3),
 ];
 
-/// Rows, and why those have failed that have.
-type Outcomes = Vec<(&'static str, Option<String>)>;
-
-/// The first test that wants one runs all.
-static OUTCOMES: LazyLock<Outcomes> = LazyLock::new(|| {
+/// Why the cells have failed that have, in the order of [`CELLS`]. The first test that wants one runs all.
+static OUTCOMES: LazyLock<Vec<Option<String>>> = LazyLock::new(|| {
     std::thread::scope(|scope| {
-        let each = ROWS.iter().map(|(row, start)| (*row, scope.spawn(|| cell::run(*start, Fault::Hanging))));
-        let each: Vec<_> = each.collect();
-        each.into_iter().map(|(row, thread)| (row, thread.join().err().map(|panic| text(&*panic)))).collect()
+        let cells = CELLS.iter().map(|(_, fault, start)| scope.spawn(|| cell::run(*start, *fault)));
+        let cells: Vec<_> = cells.collect();
+        cells.into_iter().map(|cell| cell.join().err().map(|panic| text(&*panic))).collect()
     })
 });
 
 /// Panics if the cell has failed.
-pub(super) fn hanging(row: &str) {
-    let outcome = OUTCOMES.iter().find(|(name, _)| *name == row);
-    let (_, failure) = outcome.expect("the row is one of ROWS");
-    if let Some(why) = failure {
+pub(super) fn cell_of(row: &str, column: Fault) {
+    let place = CELLS.iter().position(|(name, fault, _)| (*name, *fault) == (row, column));
+    if let Some(why) = &OUTCOMES[place.expect("the cell is one of CELLS")] {
         panic!("{why}");
     }
 }
