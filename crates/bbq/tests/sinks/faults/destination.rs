@@ -54,6 +54,10 @@ pub(super) enum Copies {
     /// Both deliver; what both have arrives as often as promised.
     Both,
     /// The server that comes second keeps its messages, and says why.
+    #[cfg_attr(
+        not(any(feature = "kafka", feature = "nats", feature = "s3")),
+        expect(dead_code, reason = "of sinks that are features")
+    )]
     FirstAlone,
     /// The server that comes second ends at its start, and says why.
     DoesNotStart,
