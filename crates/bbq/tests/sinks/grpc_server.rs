@@ -30,10 +30,17 @@ pub(crate) enum Reply {
     Nothing,
 }
 
-type Respond = Arc<Mutex<dyn FnMut(&[u8]) -> Reply + Send>>;
+type Respond = Arc<Mutex<dyn FnMut(Option<&str>, &[u8]) -> Reply + Send>>;
 
 /// Returns the address of a server, and the messages of the requests to it, uncompressed ones.
-pub(crate) fn serve(respond: impl FnMut(&[u8]) -> Reply + Send + 'static) -> (String, Receiver<Vec<u8>>) {
+pub(crate) fn serve(mut respond: impl FnMut(&[u8]) -> Reply + Send + 'static) -> (String, Receiver<Vec<u8>>) {
+    serve_with_authorization(move |_, message| respond(message))
+}
+
+/// The same; `respond` is given the header `authorization` as well.
+pub(crate) fn serve_with_authorization(
+    respond: impl FnMut(Option<&str>, &[u8]) -> Reply + Send + 'static,
+) -> (String, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its own").to_string();
     listener.set_nonblocking(true).expect("a socket");
@@ -64,11 +71,13 @@ async fn call(
     assert_eq!(request.uri().path(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export");
     assert_eq!(request.headers()["content-type"], "application/grpc");
     assert_eq!(request.headers()["te"], "trailers");
+    let authorization = request.headers().get("authorization").cloned();
+    let authorization = authorization.as_ref().and_then(|value| value.to_str().ok());
     let body = request.into_body().collect().await?.to_bytes();
     let length = u32::from_be_bytes(body[1..PREFIX_BYTES].try_into().expect("four bytes"));
     assert_eq!((body[0], length as usize), (0, body.len() - PREFIX_BYTES));
     let message = body[PREFIX_BYTES..].to_vec();
-    let reply = respond.lock().expect("no panic")(&message);
+    let reply = respond.lock().expect("no panic")(authorization, &message);
     let _nobody_looks = told.try_send(message);
     let mut status = HeaderMap::new();
     let message = match reply {

@@ -38,6 +38,8 @@ pub(crate) struct Kafka {
     temporary: Option<TempDir>,
     plain: u16,
     secure: u16,
+    /// Of each listener that clients reach through a proxy of a test: its port, and the proxy's, which clients are told.
+    proxied: Vec<[u16; 2]>,
     starts: Cell<usize>,
 }
 
@@ -139,7 +141,7 @@ impl Kafka {
         format.args(["format", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAA"]);
         format.args(["--add-scram", &users[0], "--add-scram", &users[1]]);
         run(format.arg("--config").arg(directory.join("server.properties")), b"");
-        Kafka { directory, temporary: None, plain, secure, starts: Cell::new(0) }
+        Kafka { directory, temporary: None, plain, secure, proxied: Vec::new(), starts: Cell::new(0) }
     }
 
     /// `HOST:PORT`.
@@ -150,6 +152,11 @@ impl Kafka {
     /// The port with TLS and SASL.
     pub(crate) fn secure_address(&self) -> String {
         format!("localhost:{}", self.secure)
+    }
+
+    /// The port of a listener of the shared broker, and that of the proxy through which clients reach it.
+    pub(crate) fn proxied(&self, place: usize) -> [u16; 2] {
+        self.proxied[place]
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -330,19 +337,41 @@ fn wait_started(directory: &Path, child: &mut Child, starts: usize) {
     }
 }
 
+/// How many listeners of the shared broker are reached through proxies.
+const PROXIED: usize = 4;
+
+/// More listeners, all without TLS, which are advertised with the ports of proxies.
+fn proxied_config(ports: &[u16], proxied: &[[u16; 2]]) -> String {
+    let own = format!("PLAINTEXT://127.0.0.1:{},SASL_SSL://localhost:{}", ports[0], ports[1]);
+    let each = |text: &dyn Fn(usize, &[u16; 2]) -> String| {
+        proxied.iter().enumerate().map(|(number, ports)| text(number, ports)).collect::<String>()
+    };
+    let listeners = each(&|number, [listener, _]| format!(",PROXIED{number}://127.0.0.1:{listener}"));
+    let advertised = each(&|number, [_, proxy]| format!(",PROXIED{number}://127.0.0.1:{proxy}"));
+    let protocols = each(&|number, _| format!(",PROXIED{number}:PLAINTEXT"));
+    format!(
+        "listeners={own},CONTROLLER://127.0.0.1:{}{listeners}\nadvertised.listeners={own}{advertised}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT{protocols}\n",
+        ports[2]
+    )
+}
+
 /// A broker for all tests that do not stop it; each has a topic of its own. It ends with this process.
 pub(crate) fn shared() -> Kafka {
-    static SHARED: OnceLock<(PathBuf, u16, u16)> = OnceLock::new();
-    let (directory, plain, secure) = SHARED.get_or_init(|| {
+    static SHARED: OnceLock<(PathBuf, u16, u16, Vec<[u16; 2]>)> = OnceLock::new();
+    let (directory, plain, secure, proxied) = SHARED.get_or_init(|| {
         let (send, ready) = sync_channel(1);
         // The broker ends with the thread that started it, which must not be a test's.
         thread::spawn(move || {
             let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kafka-shared");
             let _of_an_earlier_run = fs::remove_dir_all(&directory);
             fs::create_dir_all(&directory).expect("a directory");
-            let kafka = Kafka::in_directory(directory, &free_ports(PORTS), "");
+            let (ports, others) = (free_ports(PORTS), free_ports(2 * PROXIED));
+            let proxied: Vec<[u16; 2]> = others.chunks(2).map(|pair| [pair[0], pair[1]]).collect();
+            let kafka = Kafka::in_directory(directory, &ports, &proxied_config(&ports, &proxied));
             let mut broker = kafka.start();
-            send.send((kafka.directory.clone(), kafka.plain, kafka.secure)).expect("somebody waits");
+            let found = (kafka.directory.clone(), kafka.plain, kafka.secure, proxied);
+            send.send(found).expect("somebody waits");
             broker.child.wait().expect("it was ours")
         });
         ready.recv().expect("Kafka starts")
@@ -352,6 +381,7 @@ pub(crate) fn shared() -> Kafka {
         temporary: None,
         plain: *plain,
         secure: *secure,
+        proxied: proxied.clone(),
         starts: Cell::new(1),
     }
 }

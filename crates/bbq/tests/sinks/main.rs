@@ -14,6 +14,7 @@ mod exec;
 mod exec_processes;
 mod failed_lane;
 mod failed_sync;
+mod faults;
 mod file_rotation;
 mod forward;
 mod forward_circle;

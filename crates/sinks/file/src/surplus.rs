@@ -51,6 +51,10 @@ pub(super) fn keep(
     if file.inode().map_err(told)? != inode || end <= length {
         return Ok(None);
     }
+    // Whoever holds the lock still writes to the file, and nothing of it is cut off: it cannot be opened.
+    if file.try_lock().is_err() {
+        return Ok(None);
+    }
     let part = length..end;
     let (kept_in, earlier) = find_copy(storage, path, &*file, &part)?;
     let lines = match &earlier {

@@ -212,7 +212,8 @@ impl Connection {
             if call.is_stopped() {
                 return Err(Ended::Stopped);
             }
-            if left != before {
+            // It also counts events of librdkafka's own, such as one of each attempt to connect.
+            if left < before {
                 (before, patience) = (left, Patience::new());
             } else if let Some(why) = patience.end(&self.settings, context) {
                 link.size.shrink();
