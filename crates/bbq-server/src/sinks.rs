@@ -116,6 +116,7 @@ mod tests {
                         "S".to_owned()
                     }
                     Values::Text { .. } if option.key == "labels" => "severity".to_owned(),
+                    Values::Text { .. } if option.key == "proxy" => "off".to_owned(),
                     _ => option.default.to_owned(),
                 };
                 let more = match option.key {

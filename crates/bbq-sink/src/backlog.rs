@@ -68,7 +68,7 @@ enum Start {
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     bytes_max: Option<u64>,
     age_max: Option<Duration>,
     drops_oldest: bool,
@@ -91,7 +91,7 @@ impl Backlog {
     ///
     /// # Errors
     /// One of them is wrong.
-    pub fn take(query: &mut Query<'_>) -> Result<Backlog, ConfigError> {
+    pub(crate) fn take(query: &mut Query<'_>) -> Result<Backlog, ConfigError> {
         let [bytes, seconds, on_full, start] = OPTIONS.each_ref().map(|option| option.key);
         Ok(Backlog {
             bytes_max: query.take_number(bytes)?,

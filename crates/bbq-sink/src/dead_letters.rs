@@ -46,7 +46,7 @@ pub const DEAD_LETTERS_OPTION: SpecOption = SpecOption {
 };
 
 /// The dead letters of one sink.
-pub struct DeadLetters {
+pub(crate) struct DeadLetters {
     sink: String,
     directory: PathBuf,
     bytes_max: u64,
@@ -77,7 +77,7 @@ struct Open {
 
 impl DeadLetters {
     /// Nothing is opened yet. `data` is the server's data directory.
-    pub fn new(sink: &str, data: &Path, bytes_max: u64, storage: Arc<dyn Storage>) -> DeadLetters {
+    pub(crate) fn new(sink: &str, data: &Path, bytes_max: u64, storage: Arc<dyn Storage>) -> DeadLetters {
         DeadLetters {
             sink: sink.to_owned(),
             directory: data.join("dead-letters").join(bbq_spool::file_name_of(sink)),
@@ -104,29 +104,29 @@ impl DeadLetters {
     }
 
     /// Takes messages that are to be durable with the next commit.
-    pub fn keep(&mut self, letters: Vec<DeadLetter>) {
+    pub(crate) fn keep(&mut self, letters: Vec<DeadLetter>) {
         self.waiting_bytes += letters.iter().map(|letter| letter.batch.len()).sum::<usize>();
         self.waiting.extend(letters);
     }
 
     /// Whether a commit is due.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.waiting_bytes >= WAITING_BYTES_MAX
     }
 
     /// Closes the spool until there are letters again. This waits for the disk, so a sink does it before it holds: then the
     /// sink can end quickly.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.open = None;
     }
 
     /// Whether appended letters are neither durable nor refused, because the disk does not respond.
-    pub fn is_writing(&self) -> bool {
+    pub(crate) fn is_writing(&self) -> bool {
         self.open.as_ref().is_some_and(Open::is_writing)
     }
 
     /// Forgets what is not durable: the sink rolls back to its last commit.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.waiting.clear();
         self.waiting_bytes = 0;
         self.records_before = None;
@@ -137,7 +137,7 @@ impl DeadLetters {
     ///
     /// # Errors
     /// Why it failed; try again.
-    pub fn commit(&mut self) -> io::Result<()> {
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }

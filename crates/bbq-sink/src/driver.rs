@@ -6,19 +6,17 @@
 //! Invariant: the cursor never covers more than the destination holds.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, CursorStore, Group, LanePlace, LaneReader, Next, Progress, ReadOrder, Spool};
-use bbq_stored::{Replica, Retention};
+use bbq_spool::{Cursor, Group, LanePlace, LaneReader, Next, Progress, ReadOrder};
 use tracing::{info, warn};
 
 use super::backlog::{Backlog, Waiting};
-use super::dead_letters::DeadLetters;
+use super::driver_parts::DriverParts;
 use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
-use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
-use super::ledger::{Account, SinkLedger, is_full};
+use super::interface::{Commit, Now, Problem, Room, Settled};
+use super::ledger::{Account, is_full};
 use super::orders::Skip;
 use super::skip::{self, Skipped};
 use super::step::{Goal, SinkStep};
@@ -77,27 +75,6 @@ enum Read {
     GivenUp,
 }
 
-/// What a driver is made of.
-pub struct DriverParts {
-    pub index: usize,
-    pub name: String,
-    pub sink: Box<dyn Sink>,
-    pub ledger: Arc<SinkLedger>,
-    pub store: CursorStore,
-    /// `None` of a spool of dead letters, which are deleted when all are delivered.
-    pub retention: Option<Arc<Retention>>,
-    /// Of a sink that passes on to another server.
-    pub replica: Option<Replica>,
-    /// No further group is submitted while those that are not settled have so many bytes in the lanes.
-    pub(crate) window_bytes: u64,
-    pub backlog: Backlog,
-    /// The last commit; its places are those of the readers, in their order.
-    pub committed: Cursor,
-    pub readers: Vec<LaneReader>,
-    pub spool: Arc<Spool>,
-    pub dead_letters: DeadLetters,
-}
-
 /// See the module.
 pub struct SinkDriver {
     parts: DriverParts,
@@ -122,7 +99,7 @@ pub struct SinkDriver {
     is_dirty: bool,
     /// Part of a group was settled since the last commit. This alone waits for the commit interval.
     has_begun: bool,
-    /// [`Sink::progress`] at the last look.
+    /// [`Sink::progress`](crate::Sink::progress) at the last look.
     progress: u64,
     commit_bytes: u64,
     retry_pause: Duration,
@@ -140,7 +117,7 @@ pub struct SinkDriver {
 
 impl SinkDriver {
     /// The first step commits: the cursor has the state of the output before the first message is submitted.
-    pub fn new(parts: DriverParts, now: Now) -> SinkDriver {
+    pub(crate) fn new(parts: DriverParts, now: Now) -> SinkDriver {
         SinkDriver {
             order: parts.spool.read_order(),
             in_flight: InFlight::of(&parts.committed),
@@ -167,7 +144,7 @@ impl SinkDriver {
         }
     }
 
-    /// See [`Sink::gathers_for`].
+    /// See [`Sink::gathers_for`](crate::Sink::gathers_for).
     pub fn gathers_for(&self) -> Duration {
         self.parts.sink.gathers_for()
     }
@@ -796,7 +773,7 @@ impl SinkDriver {
         self.parts.ledger.set_problem(Some(error));
     }
 
-    /// See [`Sink::memory`].
+    /// See [`Sink::memory`](crate::Sink::memory).
     pub fn memory(&self) -> (usize, usize) {
         self.parts.sink.memory()
     }

@@ -23,7 +23,8 @@ use bbq_storage::Storage;
 
 use super::backlog::Backlog;
 use super::dead_letters::DeadLetters;
-use super::driver::{DriverParts, SinkDriver};
+use super::driver::SinkDriver;
+use super::driver_parts::DriverParts;
 use super::interface::{Now, OpenError};
 use super::ledger::SinkLedger;
 use super::orders::Resent;

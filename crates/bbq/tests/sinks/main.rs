@@ -27,6 +27,7 @@ mod hostile;
 mod http;
 mod http_names;
 mod http_progress;
+mod http_proxy;
 mod http_refusals;
 mod http_responses;
 mod http_server;

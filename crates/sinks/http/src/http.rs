@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use bbq_format::{Format, Labels};
 use bbq_sink::{
-    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, FORMAT_WORDS, Kind, Now, OpenError, Part, Sink,
-    Target, format_option, tls_options,
+    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part,
+    Proxy, Sink, Target, format_option, tls_options,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
@@ -61,7 +61,7 @@ pub(super) const IN_FLIGHT: SpecOption = SpecOption {
 };
 
 /// The options of both kinds.
-const OPTIONS: [SpecOption; 11] = [
+const OPTIONS: [SpecOption; 12] = [
     preset::OPTION,
     preset::LABELS,
     format_option("json"),
@@ -82,10 +82,11 @@ const OPTIONS: [SpecOption; 11] = [
     },
     timing::TIMEOUT,
     timing::CONNECTION,
+    PROXY,
     DEAD_LETTERS_OPTION,
 ];
 /// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 14] = {
+const TLS_OPTIONS: [SpecOption; 15] = {
     let [
         preset,
         labels,
@@ -97,6 +98,7 @@ const TLS_OPTIONS: [SpecOption; 14] = {
         compress,
         timeout,
         connection,
+        proxy,
         dead_letters,
     ] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
@@ -111,6 +113,7 @@ const TLS_OPTIONS: [SpecOption; 14] = {
         compress,
         timeout,
         connection,
+        proxy,
         dead_letters,
         ca,
         certificate,
@@ -174,8 +177,9 @@ fn parse(
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
     let timing = Timing::take(query)?;
+    let proxy = Proxy::take(written.shown(), query)?;
     let name = query.name().to_owned();
-    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, in_flight, timing }))
+    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, in_flight, timing, proxy }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -198,6 +202,7 @@ struct HttpTarget {
     headers: Headers,
     in_flight: usize,
     timing: Timing,
+    proxy: Proxy,
 }
 
 impl Target for HttpTarget {
@@ -206,7 +211,8 @@ impl Target for HttpTarget {
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let receivers = Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing)?;
+        let receivers =
+            Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing, &self.proxy)?;
         let refusals = Refusals::new(self.shown_requests(), CHECK, state);
         let keeps_cuts = self.preset == Preset::Clickhouse;
         let requests = Requests::new(self.name.clone(), receivers, refusals, keeps_cuts);

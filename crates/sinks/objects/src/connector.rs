@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 
-use bbq_sink::Resolver;
+use bbq_sink::{Proxy, ProxyConnector, Resolver};
 use http_body_util::BodyExt as _;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -18,24 +18,26 @@ use rustls::ClientConfig;
 
 use super::store::CONNECT_TIMEOUT;
 
-type Hyper = Client<HttpsConnector<TcpConnector<Resolver>>, HttpRequestBody>;
+type Hyper = Client<HttpsConnector<ProxyConnector>, HttpRequestBody>;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(Hyper);
+pub(super) struct Connector(Hyper, ProxyConnector);
 
 impl Connector {
-    pub(super) fn new(resolver: Resolver, tls: ClientConfig) -> Connector {
+    pub(super) fn new(resolver: Resolver, tls: ClientConfig, proxy: &Proxy) -> Connector {
         let mut tcp = TcpConnector::new_with_resolver(resolver);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
+        let proxied = ProxyConnector::new(tcp, proxy, false);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(tcp);
-        Connector(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector))
+            .wrap_connector(proxied.clone());
+        let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        Connector(client, proxied)
     }
 }
 
@@ -48,12 +50,13 @@ impl HttpConnector for Connector {
 impl HttpService for Connector {
     fn call<'a, 'b>(
         &'a self,
-        request: HttpRequest,
+        mut request: HttpRequest,
     ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
     where
         'a: 'b,
         Self: 'b,
     {
+        self.1.authorize(&mut request);
         Box::pin(async move {
             let response = self.0.request(request).await.map_err(|error| {
                 let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Request };

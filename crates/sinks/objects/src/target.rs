@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_sink::{Kind, Now, OpenError, Resolver, Sink, Target, tls_options};
+use bbq_sink::{Kind, Now, OpenError, PROXY, Proxy, Resolver, Sink, Target, tls_options};
 use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values, has_user};
 use bbq_storage::Storage;
 use bbq_tls::ClientTls;
@@ -81,6 +81,7 @@ pub static S3: Kind = Kind {
             default: "on",
             meaning: "whether the bucket is in the path of the URL, or in the name of the host",
         },
+        PROXY,
         tls_options::CA,
     ],
     is_exclusive: false,
@@ -142,6 +143,7 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
         return Err(wrong("access_key_id and secret_access_key_file (or _env) need each other"));
     }
     let is_path_style = query.take_word("path_style", &[("on", true), ("off", false)])?.unwrap_or(true);
+    let proxy = Proxy::take(&shown, query)?;
     let ca = query.take("tls_ca", |path| Ok(PathBuf::from(path)))?;
     let tls = ClientTls { ca, certificate: None };
     tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
@@ -156,6 +158,7 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
         access_key_id,
         secret_access_key,
         is_path_style,
+        proxy,
         tls,
     }))
 }
@@ -177,6 +180,7 @@ struct S3Target {
     access_key_id: Option<String>,
     secret_access_key: Option<Secret>,
     is_path_style: bool,
+    proxy: Proxy,
     tls: ClientTls,
 }
 
@@ -213,7 +217,7 @@ impl Target for S3Target {
             .with_virtual_hosted_style_request(!self.is_path_style)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_retry(retry)
-            .with_http_connector(Connector::new(resolver, tls));
+            .with_http_connector(Connector::new(resolver, tls, &self.proxy));
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(if self.is_path_style {
                 endpoint.clone()

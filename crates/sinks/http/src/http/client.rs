@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_sink::{OpenError, Resolver};
+use bbq_sink::{OpenError, Proxy, ProxyConnector, Resolver};
 use bbq_tls::ClientTls;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -32,12 +32,13 @@ pub(crate) enum Version {
     Two,
 }
 
-type Connect = HttpsConnector<HttpConnector<Resolver>>;
+type Connect = HttpsConnector<ProxyConnector>;
 type Pool = legacy::Client<Connect, Full<Bytes>>;
 
 /// See the module.
 pub(crate) struct HttpClient {
     connect: Connect,
+    proxied: ProxyConnector,
     version: Version,
     timing: Timing,
     /// The connections, and since when there are some.
@@ -53,12 +54,14 @@ impl HttpClient {
         tls: Option<&ClientTls>,
         version: Version,
         timing: Timing,
+        proxy: &Proxy,
     ) -> Result<HttpClient, OpenError> {
         let resolver = Resolver::start().map_err(OpenError::NotYet)?;
         let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
         connector.enforce_http(false);
+        let proxied = ProxyConnector::new(connector, proxy, version == Version::Two);
         let tls = match tls {
             Some(tls) => tls.read(),
             // Not used.
@@ -67,11 +70,11 @@ impl HttpClient {
         let tls = tls.map_err(|error| OpenError::NotYet(io::Error::other(error)))?;
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connect = match version {
-            Version::One => builder.enable_http1().wrap_connector(connector),
-            Version::Two => builder.enable_http2().wrap_connector(connector),
+            Version::One => builder.enable_http1().wrap_connector(proxied.clone()),
+            Version::Two => builder.enable_http2().wrap_connector(proxied.clone()),
         };
         let pool = Mutex::new((pool(&connect, version), Instant::now()));
-        Ok(HttpClient { connect, version, timing, pool })
+        Ok(HttpClient { connect, proxied, version, timing, pool })
     }
 
     /// How long a request may take.
@@ -92,8 +95,9 @@ impl HttpClient {
     ///
     /// # Errors
     /// The server cannot be reached, or does not respond in time.
-    pub(crate) async fn request(&self, request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
+    pub(crate) async fn request(&self, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
         let uri = request.uri().clone();
+        self.proxied.authorize(&mut request);
         let asked = tokio::time::timeout(self.timeout(), self.pool().request(request)).await;
         let response = asked.map_err(|_| self.late(&uri))?;
         response.map_err(|error| unreachable(&uri, &error))

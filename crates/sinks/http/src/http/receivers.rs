@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bbq_sink::OpenError;
+use bbq_sink::{OpenError, Proxy};
 use bbq_tls::ClientTls;
 use hyper::Uri;
 
@@ -49,9 +49,10 @@ impl Receivers {
         tls: Option<&ClientTls>,
         version: Version,
         timing: Timing,
+        proxy: &Proxy,
     ) -> Result<Receivers, OpenError> {
         let receiver = |uri: &Uri| {
-            let client = HttpClient::open(tls, version, timing)?;
+            let client = HttpClient::open(tls, version, timing, proxy)?;
             Ok(Receiver {
                 uri: uri.clone(),
                 client,
@@ -110,7 +111,7 @@ mod tests {
         let uris: Vec<Uri> =
             (0..count).map(|number| format!("http://host{number}/").parse().unwrap()).collect();
         let timing = Timing { timeout: Duration::from_secs(1), connection: Duration::from_secs(1) };
-        Receivers::open(&uris, None, Version::One, timing).map_err(|_| "no thread").unwrap()
+        Receivers::open(&uris, None, Version::One, timing, &Proxy::Off).map_err(|_| "no thread").unwrap()
     }
 
     #[test]

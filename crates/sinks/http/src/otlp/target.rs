@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bbq_format::Format;
 use bbq_sink::{
-    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, Kind, Now, OpenError, Sink, Target, tls_options,
+    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, Kind, Now, OpenError, PROXY, Proxy, Sink, Target,
+    tls_options,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
@@ -33,7 +34,7 @@ const LOGS_PATH: &str = "/v1/logs";
 const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
 
 /// The options of the kinds without TLS.
-const OPTIONS: [SpecOption; 7] = [
+const OPTIONS: [SpecOption; 8] = [
     headers::AUTHORIZED,
     headers::MORE,
     IN_FLIGHT,
@@ -45,13 +46,26 @@ const OPTIONS: [SpecOption; 7] = [
     },
     timing::TIMEOUT,
     timing::CONNECTION,
+    PROXY,
     DEAD_LETTERS_OPTION,
 ];
 /// The options of the kinds with TLS.
-const TLS_OPTIONS: [SpecOption; 10] = {
-    let [authorization, headers, in_flight, compress, timeout, connection, dead_letters] = OPTIONS;
+const TLS_OPTIONS: [SpecOption; 11] = {
+    let [authorization, headers, in_flight, compress, timeout, connection, proxy, dead_letters] = OPTIONS;
     let [ca, certificate, key] = tls_options::OPTIONS;
-    [authorization, headers, in_flight, compress, timeout, connection, dead_letters, ca, certificate, key]
+    [
+        authorization,
+        headers,
+        in_flight,
+        compress,
+        timeout,
+        connection,
+        proxy,
+        dead_letters,
+        ca,
+        certificate,
+        key,
+    ]
 };
 
 /// How requests are sent.
@@ -131,9 +145,10 @@ fn parse(
     let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
     let timing = Timing::take(query)?;
+    let proxy = Proxy::take(written.shown(), query)?;
     let settings = Settings { uris, coding, headers };
     let (name, shown) = (query.name().to_owned(), written.shown().to_owned());
-    Ok(Arc::new(OtlpTarget { name, shown, way, settings, tls, in_flight, timing }))
+    Ok(Arc::new(OtlpTarget { name, shown, way, settings, tls, in_flight, timing, proxy }))
 }
 
 #[derive(Clone, Debug)]
@@ -148,6 +163,7 @@ struct OtlpTarget {
     tls: Option<ClientTls>,
     in_flight: usize,
     timing: Timing,
+    proxy: Proxy,
 }
 
 impl Target for OtlpTarget {
@@ -160,7 +176,8 @@ impl Target for OtlpTarget {
             |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
         let settings = self.settings.clone();
         let requests = |version, check| {
-            let receivers = Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing)?;
+            let receivers =
+                Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing, &self.proxy)?;
             Ok::<_, OpenError>(Requests::new(self.name.clone(), receivers, refusals(check), false))
         };
         let sink = match self.way {
