@@ -253,6 +253,11 @@ impl SinkDriver {
         Ok(())
     }
 
+    /// See [`CursorStore::earlier`](bbq_spool::CursorStore::earlier).
+    pub(crate) fn earlier_names(&self) -> &[String] {
+        self.parts.store.earlier()
+    }
+
     /// Keeps the cursor, which must be committed, and further dead letters under another name.
     pub(crate) fn rename(&mut self, name: &str) -> io::Result<()> {
         let parts = &mut self.parts;

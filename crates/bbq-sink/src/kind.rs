@@ -73,7 +73,7 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// `state` is that of the cursor.
     ///
     /// # Errors
-    /// They could not be compared or kept; nothing is cut off then.
+    /// They could not be compared or kept, and nothing is cut off then; `ResourceBusy`: another program writes to the file.
     fn keep_surplus(
         &self,
         storage: &dyn Storage,

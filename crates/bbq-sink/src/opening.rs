@@ -19,6 +19,7 @@ use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Now, OpenError, Sink};
 use super::kind::Surplus;
 use super::ledger::SinkLedger;
+use super::resend::Resender;
 use super::spec::SinkSpec;
 
 /// What to do about lines that the spool does not have.
@@ -78,6 +79,10 @@ impl SinkOpening {
             );
             store.sink().clone_into(&mut spec.name);
         }
+        // They are messages that were refused: a sink can do without them.
+        if let Err(why) = Resender::new(spec.clone(), spool).take_earlier(store.earlier()) {
+            warn!(sink = spec.name, "{why}");
+        }
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
@@ -109,7 +114,11 @@ impl SinkOpening {
     pub(crate) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));
         if let (Some(state), Some(path)) = (state, self.spec.target.file()) {
-            self.keep_surplus(path, state).map_err(OpenError::NotYet)?;
+            self.keep_surplus(path, state).map_err(|error| match error.kind() {
+                // By another program, which goes on.
+                io::ErrorKind::ResourceBusy => OpenError::Refused(error),
+                _ => OpenError::NotYet(error),
+            })?;
         }
         self.spec.target.open(&self.storage, state, now)
     }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bbq_spec::{ConfigError, Query, SpecOption, Values, has_user};
 use hyper::header::HeaderValue;
@@ -22,6 +23,11 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::resolver::Resolver;
+
+/// A proxy that does not answer in this time is down, as is a server that does not accept a connection.
+const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first 32 bits of the addresses at which Amazon tells a machine, and a container, its role.
+const AWS_METADATA: [u16; 2] = [0xfd00, 0x0ec2];
 
 /// The option.
 pub const PROXY: SpecOption = SpecOption {
@@ -94,10 +100,22 @@ impl ProxyConnector {
         ProxyConnector { tcp, proxy, matcher, has_tunnels }
     }
 
-    /// The proxy for a server. One that is near has none, unless the option names it.
+    /// The proxy for a server. One on this machine has none, unless the option names it.
     fn intercept(&self, server: &Uri) -> Option<Intercept> {
-        let has_none = matches!(self.proxy, Proxy::OfEnvironment) && is_near(server);
+        let has_none = match near(server) {
+            Some(Near::Machine) => matches!(self.proxy, Proxy::OfEnvironment),
+            Some(Near::Metadata) => true,
+            None => false,
+        };
         if has_none { None } else { self.matcher.intercept(server) }
+    }
+
+    /// For people. That of the environment may have a password, which is not always where hyper-util looks for it.
+    fn shown(&self) -> String {
+        match &self.proxy {
+            Proxy::At(uri) => format!("the proxy {uri}"),
+            _ => "the proxy of the environment (https_proxy, http_proxy, all_proxy)".to_owned(),
+        }
     }
 
     fn needs_tunnel(&self, server: &Uri) -> bool {
@@ -118,15 +136,35 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value
 }
 
-/// This machine, or the address from which clouds tell a machine its role.
-fn is_near(server: &Uri) -> bool {
+/// A server that no proxy reaches better.
+#[derive(Debug, PartialEq, Eq)]
+enum Near {
+    Machine,
+    /// Addresses from which clouds tell a machine its role and keys, in plain text.
+    Metadata,
+}
+
+fn near(server: &Uri) -> Option<Near> {
     let host = server.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_near = |address: IpAddr| match address.to_canonical() {
-        IpAddr::V4(address) => address.is_loopback() || address.is_link_local(),
-        IpAddr::V6(address) => address.is_loopback(),
+    if host.eq_ignore_ascii_case("localhost") {
+        return Some(Near::Machine);
+    }
+    let address: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
+    match address.to_canonical() {
+        address if address.is_loopback() => Some(Near::Machine),
+        IpAddr::V4(address) if address.is_link_local() => Some(Near::Metadata),
+        IpAddr::V6(address) if address.segments()[..2] == AWS_METADATA => Some(Near::Metadata),
+        _ => None,
+    }
+}
+
+/// `http:` without a port, of which a tunnel thinks that it is that of TLS.
+fn with_port(server: Uri) -> Uri {
+    let Some(host) = server.host().filter(|_| server.port().is_none() && server.scheme_str() == Some("http"))
+    else {
+        return server;
     };
-    host == "localhost" || bare.parse().is_ok_and(is_near)
+    format!("http://{host}:80").parse().unwrap_or(server)
 }
 
 impl fmt::Debug for ProxyConnector {
@@ -152,23 +190,25 @@ impl Service<Uri> for ProxyConnector {
                 Ok(ProxiedStream { stream, is_proxied: false })
             });
         };
-        let needs_tunnel = self.needs_tunnel(&server);
+        let (needs_tunnel, shown) = (self.needs_tunnel(&server), self.shown());
         Box::pin(async move {
             let at = proxy.uri().clone();
             if at.scheme_str() != Some("http") {
                 return Err(io::Error::other(format!(
-                    "the proxy {at} is not one of http://, the only kind that bbq uses"
+                    "{shown} is not one of http://, the only kind that bbq uses; proxy=off goes without it"
                 )));
             }
-            let failed = |error: &(dyn Error + 'static)| {
-                io::Error::other(format!("by the proxy {at}: {}", deepest(error)))
-            };
+            let failed =
+                |error: &(dyn Error + 'static)| io::Error::other(format!("by {shown}: {}", deepest(error)));
             let stream = if needs_tunnel {
                 let mut tunnel = Tunnel::new(at.clone(), tcp);
                 if let Some(value) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(value.clone());
                 }
-                tunnel.call(server).await.map_err(|error| failed(&error))?
+                let made = tokio::time::timeout(TUNNEL_TIMEOUT, tunnel.call(with_port(server))).await;
+                let seconds = TUNNEL_TIMEOUT.as_secs();
+                let late = |_| io::Error::other(format!("{shown} did not make a tunnel within {seconds} s"));
+                made.map_err(late)?.map_err(|error| failed(&error))?
             } else {
                 tcp.call(at.clone()).await.map_err(|error| failed(&error))?
             };
@@ -253,13 +293,29 @@ mod tests {
 
     #[test]
     fn this_machine_and_the_metadata_of_a_cloud_are_near() {
-        let near = |text: &str| is_near(&text.parse().unwrap());
-        assert!(near("http://localhost:1/") && near("https://127.0.0.1/") && near("http://[::1]:9200/x"));
-        assert!(near("http://169.254.169.254/latest"));
-        assert!(
-            !near("http://logs.example/")
-                && !near("http://10.0.0.1:9428/")
-                && !near("https://localhost.example/")
-        );
+        let near = |text: &str| near(&text.parse().unwrap());
+        for machine in ["http://LocalHost:1/", "https://127.0.0.1/", "http://[::1]:9200/x"] {
+            assert_eq!(near(machine), Some(Near::Machine), "{machine}");
+        }
+        for metadata in ["http://169.254.169.254/latest", "http://[fd00:ec2::254]/latest"] {
+            assert_eq!(near(metadata), Some(Near::Metadata), "{metadata}");
+        }
+        for far in [
+            "http://logs.example/",
+            "http://10.0.0.1:9428/",
+            "https://localhost.example/",
+            "http://[fd00::1]/",
+        ] {
+            assert_eq!(near(far), None, "{far}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_leads_to_the_port_of_the_server() {
+        let to = |text: &str| with_port(text.parse().unwrap()).to_string();
+        assert_eq!(to("http://collector.example/x"), "http://collector.example:80/");
+        assert_eq!(to("http://[2001:db8::1]/"), "http://[2001:db8::1]:80/");
+        assert_eq!(to("http://collector.example:4317/"), "http://collector.example:4317/");
+        assert_eq!(to("https://collector.example/"), "https://collector.example/");
     }
 }

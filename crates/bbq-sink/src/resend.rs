@@ -72,33 +72,37 @@ impl Resender {
     pub(crate) fn check_free(&self, name: &str) -> Result<(), String> {
         // Their place is kept under the present name.
         if self.directories(&self.spec.name)[1].exists() {
-            return Err(format!(
-                "first send the rest of its dead letters: bbq sink resend {}",
-                self.spec.name
-            ));
+            return Err("first send the rest of its dead letters: bbq sink resend".to_owned());
         }
         self.directories(name).iter().find(|directory| directory.exists()).map_or(Ok(()), |directory| {
             Err(format!(
-                "a sink {name} was here before, and left dead letters in {}; choose another name, or move them away",
+                "{name} is, or was, the name of another sink, with dead letters in {}; choose another name",
                 directory.display()
             ))
         })
     }
 
-    /// Moves the dead letters to another name.
+    /// Takes another name. Its dead letters stay under the old one until [`Resender::take_earlier`].
+    pub(crate) fn rename(&mut self, name: &str) -> String {
+        std::mem::replace(&mut self.spec.name, name.to_owned())
+    }
+
+    /// Takes the dead letters that a rename has left under one of these names, the last one first.
     ///
     /// # Errors
     /// Which stay where they are.
-    pub(crate) fn rename(&mut self, name: &str) -> Result<(), String> {
-        let moves = self.directories(&self.spec.name).into_iter().zip(self.directories(name));
-        name.clone_into(&mut self.spec.name);
-        for (from, to) in moves.filter(|(from, _)| from.exists()) {
-            self.storage.rename_durably(&from, &to).map_err(|error| {
-                format!(
-                    "the sink is renamed to {name}, but its dead letters stay: {}",
-                    cannot("rename", &from, &error)
-                )
-            })?;
+    pub(crate) fn take_earlier(&self, names: &[String]) -> Result<(), String> {
+        let [to, _] = self.directories(&self.spec.name);
+        for name in names {
+            let [from, _] = self.directories(name);
+            if from.exists() && !to.exists() {
+                self.storage.rename_durably(&from, &to).map_err(|error| {
+                    format!(
+                        "the dead letters of the sink's earlier name stay: {}",
+                        cannot("rename", &from, &error)
+                    )
+                })?;
+            }
         }
         Ok(())
     }

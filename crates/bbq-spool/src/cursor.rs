@@ -20,11 +20,10 @@ use bbq_wire::batch::crc32c;
 use tracing::error;
 
 use crate::limits::RECOVERED_MAX;
+use crate::renames::{self, Renames};
 use crate::{SpoolError, Storage, sealed};
 
 pub(crate) const SUFFIX: &str = ".cursor";
-/// Names that are followed from the one in the configuration: more renames come after the configuration has the new name.
-const RENAMES_MAX: usize = 16;
 
 /// A place in a lane, between two groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,33 +122,47 @@ pub struct CursorStore {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     sink: String,
+    earlier: Vec<String>,
 }
 
 impl CursorStore {
     /// The cursor of `sink` in a directory, which is made if needed; that of another name, if an operator has given it one.
     ///
     /// # Errors
-    /// If the directory cannot be made, or a mark of a rename cannot be read.
+    /// If the directory cannot be made, or a rename is unclear or cannot be finished.
     pub fn new(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> Result<CursorStore, SpoolError> {
         storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
-        let mut store = CursorStore::of(storage, directory, sink);
-        for _ in 0..RENAMES_MAX {
-            let renamed = store.renamed_to().map_err(SpoolError::io("read", store.name_mark()))?;
-            let Some(to) = renamed else { break };
-            store = CursorStore::of(store.storage, directory, &to);
-        }
+        let renames = Renames::read(&*storage, directory).map_err(SpoolError::io("read", directory))?;
+        let present = renames.follow(sink).map_err(SpoolError::io("read", directory))?;
+        let mut store = CursorStore::of(storage, directory, &present);
+        store.earlier = renames.earlier(&present);
+        store.finish_rename().map_err(SpoolError::io("rename files in", directory))?;
         Ok(store)
     }
 
     fn of(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> CursorStore {
         let path = directory.join(file_name_of(sink) + SUFFIX);
-        CursorStore { storage, path, sink: sink.to_owned() }
+        CursorStore { storage, path, sink: sink.to_owned(), earlier: Vec::new() }
+    }
+
+    /// The name to which that of a sink leads, which no operator need have changed.
+    ///
+    /// # Errors
+    /// A rename is unclear.
+    pub fn present_name(storage: &dyn Storage, directory: &Path, sink: &str) -> io::Result<String> {
+        Renames::read(storage, directory)?.follow(sink)
     }
 
     /// The present name of the sink.
     #[must_use]
     pub fn sink(&self) -> &str {
         &self.sink
+    }
+
+    /// Its earlier names, the last one first.
+    #[must_use]
+    pub fn earlier(&self) -> &[String] {
+        &self.earlier
     }
 
     /// The last commit; `None` if there was none. A damaged file is renamed and counts as missing. The sink then begins
@@ -206,36 +219,62 @@ impl CursorStore {
         self.path.with_extension("paused")
     }
 
-    /// Gives the cursor, which is `committed`, and whether the sink is paused, to a sink of another name. From then on the name of this one
-    /// leads there: there is a file with the name of the cursor's and `.renamed`.
+    /// Gives the sink, whose cursor is `committed`, another name. From then on its old name leads there.
     ///
     /// # Errors
     /// The other name has a cursor, or a file could not be written: the sink has its old name still.
     pub fn rename(&self, to: &str, committed: &Cursor) -> io::Result<CursorStore> {
-        let other = CursorStore::of(Arc::clone(&self.storage), parent_of(&self.path), to);
-        let leads_elsewhere = other.renamed_to()?.is_some_and(|name| name != self.sink);
-        if !other.is_missing() || leads_elsewhere {
-            let left = if leads_elsewhere { other.name_mark() } else { other.path.clone() };
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                format!(
-                    "a sink {to} was here before, and left {}; choose another name, or delete that",
-                    left.display()
-                ),
-            ));
+        let directory = parent_of(&self.path);
+        let renames = Renames::read(&*self.storage, directory)?;
+        let mut other = CursorStore::of(Arc::clone(&self.storage), directory, to);
+        let leads_to = renames.get(to);
+        if leads_to.is_some_and(|name| name != self.sink) || (leads_to.is_none() && !other.is_missing()) {
+            let text = format!(
+                "{to} is, or was, the name of another sink, of which files are in {}",
+                directory.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text + "; choose another name"));
         }
+        match leads_to {
+            Some(_) => self.rename_back(&other, committed)?,
+            None => renames::write(&*self.storage, directory, &self.sink, to)?,
+        }
+        // Decided. What cannot be moved now, the next commit writes or the next start moves.
+        other.earlier = Renames::read(&*self.storage, directory)?.earlier(to);
+        let _later = other.finish_rename();
+        Ok(other)
+    }
+
+    /// Takes the mark away by which the name that this sink gets again leads to its present one.
+    fn rename_back(&self, other: &CursorStore, committed: &Cursor) -> io::Result<()> {
+        let mark = renames::path_of(parent_of(&self.path), &other.sink);
+        // As long as the mark is there, this cursor is of no use.
         other.commit(committed)?;
         other.set_paused(self.is_paused())?;
-        other.remove(&other.name_mark())?;
-        // This decides: before it, the new cursor is a file that nobody reads, and is taken back.
-        let mark = self.name_mark();
-        if let Err(error) = self.storage.replace(&mark, to.as_bytes()) {
-            let _nobody_reads_it = other.remove(&other.path);
-            return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", mark.display())));
+        let removed = self.remove(&mark);
+        if removed.is_err() && self.storage.kind(&mark).is_ok() {
+            return removed;
         }
-        // What is left of these is read by nobody either.
-        let _left = [self.remove(&self.path), self.remove(&self.pause_mark())];
-        Ok(other)
+        let _of_no_use = [self.remove(&self.path), self.remove(&self.pause_mark())];
+        Ok(())
+    }
+
+    /// Moves what a rename has left under an earlier name.
+    fn finish_rename(&self) -> io::Result<()> {
+        for earlier in &self.earlier {
+            let earlier = CursorStore::of(Arc::clone(&self.storage), parent_of(&self.path), earlier);
+            let moves = [(earlier.path.clone(), &self.path), (earlier.pause_mark(), &self.pause_mark())];
+            for (from, to) in moves {
+                if self.storage.kind(&from).is_err() {
+                    continue;
+                }
+                match self.storage.kind(to).is_ok() {
+                    true => self.remove(&from)?,
+                    false => self.storage.rename_durably(&from, to)?,
+                }
+            }
+        }
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -243,19 +282,6 @@ impl CursorStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.and_then(|()| self.storage.sync_dir(parent_of(path))),
         }
-    }
-
-    /// Where the name of this one leads.
-    fn renamed_to(&self) -> io::Result<Option<String>> {
-        match self.storage.read(&self.name_mark()) {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn name_mark(&self) -> PathBuf {
-        self.path.with_extension("renamed")
     }
 
     /// Makes `cursor` the last commit.
@@ -332,7 +358,8 @@ mod tests {
     #[test]
     fn a_renamed_sink_has_its_cursor_under_the_new_name_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let store = |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
+        let storage = || Arc::new(crate::DiskStorage);
+        let store = |name| CursorStore::new(storage(), directory.path(), name).unwrap();
         let possible = Cursor { delivered: 7, ..Cursor::default() };
         let (old, taken) = (store("old"), store("taken"));
         old.commit(&possible).unwrap();
@@ -354,11 +381,40 @@ mod tests {
         }
         assert!(new.rename("taken", &possible).is_err());
         let newer = new.rename("newer", &possible).unwrap();
-        assert_eq!(store("old").sink(), "newer");
-        // Back, and the marks lead nowhere twice.
-        assert!(newer.rename("old", &possible).is_err(), "that name leads to another one");
+        assert_eq!(
+            (store("old").sink(), newer.earlier()),
+            ("newer", &["new".to_owned(), "old".to_owned()][..])
+        );
+        // Back, but not to a name that leads on to another one.
+        assert!(newer.rename("old", &possible).is_err());
         newer.rename("new", &possible).unwrap();
-        assert_eq!(["old", "new", "newer"].map(|name| store(name).sink().to_owned()), ["new"; 3]);
+        for name in ["old", "new"] {
+            let found = store(name);
+            assert_eq!(
+                (found.sink(), found.load().unwrap(), found.is_paused()),
+                ("new", Some(possible.clone()), true)
+            );
+        }
+        assert!(store("newer").load().unwrap().is_none());
+    }
+
+    /// The mark is there, and nothing has moved.
+    #[test]
+    fn a_rename_that_was_killed_is_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
+        let possible = Cursor { delivered: 7, ..Cursor::default() };
+        for name in ["new", "old"] {
+            store("old").commit(&possible).unwrap();
+            store("old").set_paused(true).unwrap();
+            renames::write(&crate::DiskStorage, directory.path(), "old", "new").unwrap();
+            let found = store(name);
+            assert_eq!(
+                (found.sink(), found.load().unwrap(), found.is_paused()),
+                ("new", Some(possible.clone()), true)
+            );
+            found.rename("old", &possible).unwrap();
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod read_buffer;
 mod read_order;
 mod reader;
 mod recovery;
+mod renames;
 pub mod sealed;
 mod segments;
 mod spares;

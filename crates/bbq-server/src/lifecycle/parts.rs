@@ -33,6 +33,8 @@ pub(crate) struct Parts {
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     /// How the sinks are told what to do.
     pub(crate) sink_phases: Arc<Lifecycle>,
+    /// Held while a sink gets another name, or its files are reached by name.
+    pub(crate) renaming: tokio::sync::Mutex<()>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,

@@ -322,7 +322,6 @@ fn serve(worker: Worker) -> Vec<PausedConnection> {
     paused
 }
 
-/// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
 /// Refuses two sinks with one place in the spool: one was renamed, and its old name and its new one are both configured.
 fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartError> {
     for (index, sink) in sinks.iter().enumerate() {
@@ -332,7 +331,8 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
         return Err(StartError::Sink {
             spec: renamed.text.clone(),
             problem: format!(
-                "it was renamed to {} (bbq sink rename), which is configured, too; choose another name for it",
+                "it was renamed to {} (bbq sink rename), which is configured, too; choose another name for it, or delete its file .renamed \
+                 in the cursors if it is another sink",
                 sink.name()
             ),
         });
@@ -340,6 +340,7 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
     Ok(())
 }
 
+/// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
 fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
@@ -383,6 +384,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let parts = Arc::new(Parts {
         sinks: ledgers.collect(),
         sink_phases: Arc::clone(lifecycle),
+        renaming: tokio::sync::Mutex::default(),
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
         lanes: spool.lanes(),
         address_limits: of_listeners(config, |spec| spec.connections_per_address_max.map(AddressLimit::new)),

@@ -83,7 +83,10 @@ impl Asked {
                 Err((StatusCode::BAD_REQUEST, "before=TIME is for /sinks/skip".to_owned()))
             }
             "resend" => self.order(parts, index, Task::Resend).await,
-            _ => self.pause(parts, index, action == "pause"),
+            _ => {
+                let _under_which_name = parts.renaming.lock().await;
+                self.pause(parts, index, action == "pause")
+            }
         }
     }
 
@@ -111,7 +114,10 @@ impl Asked {
             Some(to) if parts.sinks.iter().any(|(spec, _)| spec.name == to) => {
                 wrong(&format!("{to} is the name of a sink already"))
             }
-            Some(to) => self.order(parts, index, Task::Rename(to)).await,
+            Some(to) => {
+                let _one_at_a_time = parts.renaming.lock().await;
+                self.order(parts, index, Task::Rename(to)).await
+            }
         }
     }
 
@@ -157,7 +163,10 @@ impl Asked {
             0 => String::new(),
             deleted => format!("; the oldest dead letters were deleted to make room: {}", counted(deleted)),
         };
-        let kept = parts.spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&self.name));
+        let spool = &parts.spool;
+        let name = CursorStore::present_name(&*spool.storage(), &spool.cursors(), &self.name);
+        let name = name.unwrap_or_else(|_| self.name.clone());
+        let kept = spool.directory().join("dead-letters").join(bbq_spool::file_name_of(&name));
         format!("skipped {}, kept in {} (bbq spool cat){full}", counted(messages), kept.display())
     }
 

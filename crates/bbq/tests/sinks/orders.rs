@@ -467,6 +467,13 @@ fn a_renamed_sink_goes_on_where_it_was() {
             "{done}"
         );
     }
+    // Whoever asks again gets the same answer.
+    assert!(told(&setup, &["rename", "archive", "cold"]).contains("renamed archive to cold"));
+    let why = refused(&setup, &["rename", "one", "cold"]);
+    assert!(
+        why.contains("cold is, or was, the name of another sink") && why.contains("choose another name"),
+        "{why}"
+    );
     // It goes on meanwhile, and over a restart with the old names.
     server.send(0, b"good 4\nbad 5\n");
     wait_refused(&server, 3, 2);

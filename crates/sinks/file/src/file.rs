@@ -23,7 +23,7 @@ use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use tracing::{info, warn};
 
 use super::aside;
-use super::output::{Output, named};
+use super::output::{Output, lock, named};
 use super::rotation::Rotation;
 
 /// How far the day of a file may be ahead of the clock, which was set back: more is a clock that was wrong before.
@@ -104,15 +104,7 @@ impl FileOutput {
     ) -> io::Result<FileOutput> {
         let told = |error: io::Error| named(path, &error);
         let file = storage.open(path, OpenMode::Append).map_err(told)?;
-        file.try_lock().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                let path = path.display();
-                io::Error::other(format!(
-                    "another process, or another sink, writes to {path}; choose another file"
-                ))
-            }
-            _ => io::Error::new(error.kind(), format!("{}: cannot lock it: {error}", path.display())),
-        })?;
+        lock(&*file, path)?;
         sync_names(&*storage, path)?;
         let (inode, length) = (file.inode().map_err(told)?, file.len().map_err(told)?);
         let day = match file.modified() {

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use bbq_sink::OpenError;
+use bbq_storage::StorageFile;
 use chrono::{DateTime, Utc};
 
 /// Where formatted messages go.
@@ -93,6 +94,21 @@ pub(super) fn open_error(error: io::Error) -> OpenError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),
         _ => OpenError::Refused(error),
     }
+}
+
+/// Makes sure that nobody else writes to the file.
+///
+/// # Errors
+/// `ResourceBusy`: somebody does.
+pub(super) fn lock(file: &dyn StorageFile, path: &Path) -> io::Result<()> {
+    let path = path.display();
+    file.try_lock().map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => io::Error::new(
+            ErrorKind::ResourceBusy,
+            format!("another process, or another sink, writes to {path}; choose another file"),
+        ),
+        kind => io::Error::new(kind, format!("{path}: cannot lock it: {error}")),
+    })
 }
 
 pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {

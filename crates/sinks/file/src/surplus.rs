@@ -15,7 +15,7 @@ use bbq_sink::Surplus;
 use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile, parent_of};
 
 use super::file::Remembered;
-use super::output::named;
+use super::output::{lock, named};
 
 /// Bytes of one read: a larger one would cost no less.
 const READ_BYTES: usize = 1024 * 1024;
@@ -52,9 +52,7 @@ pub(super) fn keep(
         return Ok(None);
     }
     // Whoever holds the lock still writes to the file, and nothing of it is cut off: it cannot be opened.
-    if file.try_lock().is_err() {
-        return Ok(None);
-    }
+    lock(&*file, path)?;
     let part = length..end;
     let (kept_in, earlier) = find_copy(storage, path, &*file, &part)?;
     let lines = match &earlier {

@@ -5,12 +5,13 @@ use super::error::HandlerError;
 use super::position::Position;
 
 /// Receives the messages of a server in the same process. Given to
-/// [`ServerBuilder::handler`](crate::ServerBuilder::handler); a closure is a handler, too.
+/// `ServerBuilder::handler`; a closure is a handler, too.
 ///
 /// Without [`position`](Handler::position) each message is handled at least once: what was handled shortly before a crash comes
 /// again. With it, a handler that commits messages and position together handles each message exactly once.
 ///
 /// ```
+/// # use bbq_sink_handler as bbq_server;
 /// use bbq_server::{Handler, HandlerError, Messages};
 ///
 /// struct Counter {
