@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bbq_storage::parent_of;
-use bbq_wire::batch::crc32c;
 use tracing::error;
 
+use crate::file_name::file_name_of;
 use crate::limits::RECOVERED_MAX;
 use crate::renames::{self, Renames};
 use crate::{SpoolError, Storage, sealed};
@@ -322,14 +322,6 @@ pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32,
         }
     }
     furthest
-}
-
-/// A readable name for a file or a directory of a sink. Each sink gets a different name.
-#[must_use]
-pub fn file_name_of(sink: &str) -> String {
-    let readable: String =
-        sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();
-    format!("{readable}-{:08x}", crc32c(sink.as_bytes()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@
 mod cursor;
 mod disk_room;
 mod error;
+mod file_name;
 mod filling_group;
 pub mod format;
 mod group;
@@ -47,9 +48,10 @@ mod walk;
 mod writer;
 
 pub use bbq_storage::{DiskStorage, OpenMode, ShownBytes, Storage, StorageFile};
-pub use cursor::{Cursor, CursorStore, LanePlace, file_name_of};
+pub use cursor::{Cursor, CursorStore, LanePlace};
 pub use disk_room::DiskShortage;
 pub use error::{LaneError, SpoolError};
+pub use file_name::file_name_of;
 pub use format::{Envelope, NameMark, Sources};
 pub use group::{Entry, Group, GroupCursor, Scratch};
 pub use lane::{Durable, Lane, LaneCondition, LaneView};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cursor::file_name_of;
+use crate::file_name::file_name_of;
 use crate::{Storage, sealed};
 
 const SUFFIX: &str = ".renamed";
