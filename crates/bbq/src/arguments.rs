@@ -11,15 +11,27 @@ use crate::suggested::Suggested;
 use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
 use bbq_client::{AckLevel, ServerAddress, StreamId};
 use bbq_server::config::Subject;
-use bbq_server::{FACILITIES, SEVERITIES, SINK_KINDS};
+use bbq_server::{FACILITIES, KINDS, SEVERITIES, SINK_KINDS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A burst queue: takes messages from many clients, stores them on disk before it acknowledges them, and delivers them to sinks
 #[derive(Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = true)]
+#[command(version = version(), max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// With the sinks that this build could have and does not.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match KINDS.left_out {
+        [] => format!("{version} (with every sink)"),
+        left_out => {
+            let words: Vec<String> = left_out.iter().map(|kind| format!("{}:", kind.word)).collect();
+            format!("{version} (without the sinks {})", words.join(", "))
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -47,7 +59,7 @@ pub(crate) enum Command {
     /// not answer; then the server goes on as before. A configuration that would close every listener, remove every sink or set everything
     /// back to the defaults, or a file that is cut off, is refused until it is asked for again: by --anyway, or by a second SIGHUP within 10 s.
     Reload(ReloadArguments),
-    /// List the sinks of a server, pause or resume one, let it skip messages, or send its dead letters again
+    /// List the sinks of a server, pause, resume or rename one, let it skip messages, or send its dead letters again
     ///
     /// A sink that is paused delivers nothing, also after a restart, until it is resumed; messages wait for it in the spool. A message that
     /// is skipped is kept with the dead letters, and counted as dropped (skipped). The exit code is 1 if the server refuses.
@@ -81,6 +93,8 @@ pub(crate) enum Command {
     Bench(BenchArguments),
     /// Print a script that completes commands and options in a shell
     Completions(CompletionsArguments),
+    /// Show the man page of bbq, or of a command
+    Man(ManArguments),
     /// Write the man pages, for packages
     #[command(hide = true)]
     Manual(ManualArguments),
@@ -491,6 +505,17 @@ pub(crate) struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq man sink rename
+  bbq man serve > bbq-serve.1")]
+pub(crate) struct ManArguments {
+    /// The command; into a file or a pipe goes the source of the page
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Args)]

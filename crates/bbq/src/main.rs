@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Spool(arguments) => spool::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments),
+        Command::Man(arguments) => manual::show(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),
         Command::BenchLeash(arguments) => bench::leash(&arguments),

@@ -8,6 +8,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use bbq_server::KINDS;
+
 use crate::support::mounts::{in_own_mounts, mount_small};
 use crate::support::namespace::in_own_network;
 use crate::support::{BBQ, Server, Setup, free_ports, refused_start};
@@ -404,6 +406,7 @@ fn each_command_explains_itself() {
         (&["config", "default"], "#drain_timeout_seconds = 10"),
         (&["config", "schema"], "\"$schema\""),
         (&["--version"], env!("CARGO_PKG_VERSION")),
+        (&["-V"], if KINDS.left_out.is_empty() { "(with every sink)" } else { "(without the sinks " }),
     ] {
         let (code, text) = refused_start(&mut bbq(arguments));
         assert!(code == Some(0) && text.contains(says), "{arguments:?}: {text}");

@@ -68,6 +68,12 @@ fn the_man_pages_have_every_option_and_no_errors() {
         pages += 1;
     }
     assert!(pages > 12, "{pages}");
+    let page = printed(Command::new(BBQ).args(["man", "sink", "rename"]));
+    assert_eq!(page, fs::read_to_string(directory.path().join("bbq-sink-rename.1")).expect("a page"));
+    let wrong = Command::new(BBQ).args(["man", "sink", "rename", "all"]).output().expect("it runs");
+    assert_eq!(wrong.status.code(), Some(2));
+    let why = String::from_utf8(wrong.stderr).expect("text");
+    assert!(why.contains("\"all\" is no command of rename; there are: none"), "{why}");
 }
 
 /// The script for a shell, in a file.
