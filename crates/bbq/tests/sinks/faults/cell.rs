@@ -228,7 +228,7 @@ fn while_it_lasts(destination: &dyn Destination, fault: Fault, server: &Server<'
     });
     // As a user sees it.
     let status = server.status();
-    let subject = format!("sink {}", status["sinks"][TESTED]["spec"].as_str().unwrap_or_default());
+    let subject = format!("sink {}", status["sinks"][TESTED]["name"].as_str().unwrap_or_default());
     let names_it =
         |finding: &Value| finding["name"] == "sink-cannot-deliver" && finding["subject"] == subject.as_str();
     assert!(status["findings"].as_array().is_some_and(|all| all.iter().any(names_it)), "{status:#}");
