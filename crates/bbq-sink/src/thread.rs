@@ -299,14 +299,18 @@ impl SinkThread {
     /// Gives the sink another name, under which the next start, or a reload, finds it.
     fn rename(&mut self, name: &str) -> Result<(), String> {
         self.driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
+        let mut earlier = Vec::new();
         // Whoever asks again, as the answer was lost, gets it.
         if name != self.driver.name() {
             self.resender.check_free(name)?;
             self.driver.rename(name).map_err(|error| error.to_string())?;
             let sink = self.resender.rename(name);
             info!(sink, name, "sink is renamed; the configuration should have the new name, too");
+            // It leads nowhere after a rename back.
+            earlier.push(sink);
         }
-        let taken = self.resender.take_earlier(self.driver.earlier_names());
+        earlier.extend_from_slice(self.driver.earlier_names());
+        let taken = self.resender.take_earlier(&earlier);
         taken.map_err(|why| format!("the sink is renamed to {name}, but {why}"))
     }
 

@@ -240,8 +240,10 @@ impl CursorStore {
             None => renames::write(&*self.storage, directory, &self.sink, to)?,
         }
         // Decided. What cannot be moved now, the next commit writes or the next start moves.
-        other.earlier = Renames::read(&*self.storage, directory)?.earlier(to);
-        let _later = other.finish_rename();
+        if let Ok(renames) = Renames::read(&*self.storage, directory) {
+            other.earlier = renames.earlier(to);
+            let _later = other.finish_rename();
+        }
         Ok(other)
     }
 

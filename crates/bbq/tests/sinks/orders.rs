@@ -460,7 +460,8 @@ fn a_renamed_sink_goes_on_where_it_was() {
     let why = refused(&setup, &["rename", "one", "archive"]);
     assert!(why.contains("archive is the name of a sink already"), "{why}");
     assert!(told(&setup, &["pause", "archive"]).contains("paused"));
-    for (name, to) in [("one", "first"), ("archive", "frozen"), ("archive", "cold")] {
+    let there_and_back = [("one", "first"), ("one", "second"), ("one", "first")];
+    for (name, to) in there_and_back.into_iter().chain([("archive", "frozen"), ("archive", "cold")]) {
         let done = told(&setup, &["rename", name, to]);
         assert!(
             done.contains(&format!("renamed {name} to {to}: write name={to} in the configuration")),
