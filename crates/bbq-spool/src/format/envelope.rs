@@ -64,6 +64,7 @@ pub struct Binding {
 
 impl Envelope {
     /// Writes the envelope of a batch.
+    #[inline] // Once per batch: how the crate happens to be cut into parts must not cost a call here.
     #[must_use]
     pub fn encode(&self, binding: &Binding) -> [u8; ENVELOPE_BYTES] {
         let mut out = [0; ENVELOPE_BYTES];
