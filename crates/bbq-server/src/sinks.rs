@@ -103,7 +103,7 @@ mod tests {
                 url if url.starts_with("//") => "//host",
                 _ => "x",
             };
-            for option in kind.options {
+            for option in kind.each_option() {
                 let value = match &option.values {
                     Values::Number(range) | Values::Size(range) => range.start().to_string(),
                     // Never in the text.

@@ -29,7 +29,7 @@ use super::tasks::wait_for_task;
 const SPAN_BYTES_TARGET: usize = 1024 * 1024;
 
 /// Where groups are delivered to.
-pub trait Destination: Send + Sync + 'static {
+pub(crate) trait Destination: Send + Sync + 'static {
     /// Whether it knows by their parts what it has already, so that each group is a span, which is cut at the same places again.
     fn knows_parts(&self) -> bool {
         false
@@ -49,7 +49,7 @@ pub trait Destination: Send + Sync + 'static {
 type Finished = (Delivery, io::Result<()>);
 
 /// See the module.
-pub struct AsyncSink<D> {
+pub(crate) struct AsyncSink<D> {
     destination: Arc<D>,
     /// Every group that is submitted and not settled, in their order.
     pending: Vec<Arc<PendingGroup>>,
@@ -73,7 +73,7 @@ pub struct AsyncSink<D> {
 
 impl<D: Destination> AsyncSink<D> {
     /// Makes at most `deliveries_max` deliveries at a time. With 1 the destination gets the groups in order.
-    pub fn new(destination: D, deliveries_max: usize) -> io::Result<AsyncSink<D>> {
+    pub(crate) fn new(destination: D, deliveries_max: usize) -> io::Result<AsyncSink<D>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(AsyncSink {
             destination: Arc::new(destination),

@@ -25,8 +25,8 @@ pub struct Kind {
     pub argument: &'static str,
     /// What the sink does, for help.
     pub summary: &'static str,
-    /// The options, except the name, which every kind has.
-    pub options: &'static [SpecOption],
+    /// The options, except those that every kind has: lists of them, as kinds share some.
+    pub options: &'static [&'static [SpecOption]],
     /// Whether each destination may have only one sink.
     pub is_exclusive: bool,
     /// Reads what follows the colon, and takes its options. An error says what is wrong and what to write.
@@ -96,6 +96,13 @@ pub trait Target: fmt::Debug + Send + Sync {
         state: Option<&str>,
         now: Now,
     ) -> Result<Box<dyn Sink>, OpenError>;
+}
+
+impl Kind {
+    /// Each option of the lists.
+    pub fn each_option(&self) -> impl Iterator<Item = &'static SpecOption> + use<> {
+        self.options.iter().copied().flatten()
+    }
 }
 
 impl fmt::Debug for Kind {

@@ -10,8 +10,8 @@
 //! After a failure the driver rolls back to the last commit and submits again what came after it. A failing destination is retried
 //! for as long as the server runs; nothing else waits for it until the spool is full.
 //!
-//! Three frames make a [`Sink`] of less: [`AsyncSink`] of a [`Destination`] that takes parts of groups as requests, [`LinkSink`] of a [`Link`]
-//! that holds a connection and sends groups in order; [`OutgoingGroups`] is what such a link takes them from.
+//! Two frames make a [`Sink`] of less. [`RequestSink`] makes one of an [`Exchange`]: a request and what its response means. [`LinkSink`] makes
+//! one of a [`Link`] that holds a connection and sends groups in order; [`OutgoingGroups`] is what such a link takes them from.
 
 #![forbid(unsafe_code)]
 
@@ -41,6 +41,7 @@ mod phases;
 mod positions;
 mod proxy;
 mod rejected;
+mod requests;
 mod resend;
 mod resolver;
 mod servers;
@@ -53,7 +54,6 @@ mod texts;
 mod thread;
 pub mod tls_options;
 pub use again::Again;
-pub use async_sink::{AsyncSink, Destination};
 pub use backlog::{OVER_LIMIT, common_options, rfc3339_ns};
 pub use dead_letters::DEAD_LETTERS_OPTION;
 pub use delivery::{Part, PartLimits, PendingGroup, Place, Range};
@@ -75,9 +75,11 @@ pub use phases::{Interrupted, Lifecycle, Phase, SinkLifecycle};
 pub use positions::{Position, Positions, Stored};
 pub use proxy::{PROXY, Proxy, ProxyConnector};
 pub use rejected::DeadLetter;
+pub use requests::{
+    Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, Verdict, open_request_sink,
+};
 pub use resolver::Resolver;
 pub use servers::{parse_servers, with_port};
-pub use span::{Delivery, SpanPart};
 pub use spec::SinkSpec;
 pub use step::{Goal, SinkStep};
 pub use tasks::wait_for_task;

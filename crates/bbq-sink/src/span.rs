@@ -17,7 +17,7 @@ use super::delivery::{Part, PartLimits, PendingGroup, Place};
 /// after a restart: by bytes, from the beginning of the group on, into pieces; a piece that is refused into halves, at powers of two after
 /// its beginning. Which groups are a span depends on what had come, so a destination that knows messages by their part gets spans of one
 /// group.
-pub struct Delivery {
+pub(crate) struct Delivery {
     groups: Vec<Arc<PendingGroup>>,
     /// The first group that is not settled, and the messages of the span before it.
     current: usize,
@@ -50,9 +50,9 @@ struct Piece {
 }
 
 /// A part of a span, and what it has of each group.
-pub struct SpanPart {
+pub(crate) struct SpanPart {
     /// What is sent.
-    pub part: Part,
+    pub(crate) part: Part,
     shares: Vec<Share>,
     end: SpanPlace,
 }
@@ -75,7 +75,7 @@ impl SpanPlace {
 
 impl Delivery {
     /// A delivery of these groups, of which there is at least one.
-    pub fn new(groups: Vec<Arc<PendingGroup>>) -> Delivery {
+    pub(crate) fn new(groups: Vec<Arc<PendingGroup>>) -> Delivery {
         Delivery {
             groups,
             current: 0,
@@ -89,7 +89,7 @@ impl Delivery {
 
     /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
     /// settled.
-    pub fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<SpanPart> {
+    pub(crate) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<SpanPart> {
         let place = self.place();
         self.move_piece(place, formatter, bytes_max);
         let limits = PartLimits { records: self.records_max.min(self.half(place)), bytes: bytes_max };
@@ -106,17 +106,17 @@ impl Delivery {
     }
 
     /// Whether the destination has failed on the next message for so long, and on nothing else meanwhile.
-    pub fn has_failed_for(&mut self, time: Duration, now: Instant) -> bool {
+    pub(crate) fn has_failed_for(&mut self, time: Duration, now: Instant) -> bool {
         now.saturating_duration_since(*self.failing_since.get_or_insert(now)) >= time
     }
 
     /// The destination has not failed on the next message, or not on it alone.
-    pub fn forget_failure(&mut self) {
+    pub(crate) fn forget_failure(&mut self) {
         self.failing_since = None;
     }
 
     /// The same, unless others may yet say what the message is worth.
-    pub fn forget_failure_unless(&mut self, has_others: bool) {
+    pub(crate) fn forget_failure_unless(&mut self, has_others: bool) {
         if !has_others {
             self.forget_failure();
         }
@@ -174,23 +174,23 @@ impl Delivery {
     }
 
     /// Notes that the destination has the messages of a part.
-    pub fn confirm(&mut self, part: &SpanPart) {
+    pub(crate) fn confirm(&mut self, part: &SpanPart) {
         self.settle(part, |_, _| {});
     }
 
     /// Notes that the destination refuses a part of several messages: the next part has about half as many.
-    pub fn halve(&mut self, part: &SpanPart) {
+    pub(crate) fn halve(&mut self, part: &SpanPart) {
         self.records_max = (part.part.records.next_power_of_two() / 2).max(1);
         self.forget_failure();
     }
 
     /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
-    pub fn reject(&mut self, part: &SpanPart, reason: &'static str, why: &str) {
+    pub(crate) fn reject(&mut self, part: &SpanPart, reason: &'static str, why: &str) {
         self.settle(part, |group, records| group.reject(records, reason, why.to_owned()));
     }
 
     /// Notes that the destination has the messages of a part but for `rejected` ones, which it refuses for good. Nobody knows which.
-    pub fn confirm_partly(&mut self, part: &SpanPart, rejected: u64, reason: &'static str) {
+    pub(crate) fn confirm_partly(&mut self, part: &SpanPart, rejected: u64, reason: &'static str) {
         let mut left = rejected;
         self.settle(part, |group, records| {
             let of_group = left.min(records);

@@ -47,7 +47,7 @@ impl fmt::Display for SinkSpec {
 impl SinkSpec {
     pub(crate) fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
         // This comes first: if all options are known, the text of the SPEC has no secret, and errors may show it.
-        let mut query = Query::of(spec, common_options().chain(kind.options))?;
+        let mut query = Query::of(spec, common_options().chain(kind.each_option()))?;
         let SpecText { text, head, .. } = spec;
         let (word, argument) = head.split_once(':').unwrap_or((head, ""));
         match (kind.argument, argument) {
@@ -146,12 +146,12 @@ mod tests {
         word: "closed",
         argument: "",
         summary: "",
-        options: &[SpecOption {
+        options: &[&[SpecOption {
             key: "password",
             values: Values::Secret,
             default: "none",
             meaning: "opens it",
-        }],
+        }]],
         is_exclusive: false,
         parse: |_, query| Ok(Arc::new(ClosedTarget { password: query.take_secret("password")? })),
     };

@@ -39,15 +39,15 @@ fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
         // Writing to a String cannot fail.
         let _infallible = writeln!(text, "    {word:<8}{summary}");
     }
-    let push = |text: &mut String, options: &'static [SpecOption]| {
+    let push = |text: &mut String, options: &mut dyn Iterator<Item = &'static SpecOption>| {
         text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
     };
-    push(&mut text, &LISTEN_OPTIONS);
+    push(&mut text, &mut LISTEN_OPTIONS.iter());
     text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
     for kind in SINK_KINDS {
         // Writing to a String cannot fail.
         let _infallible = writeln!(text, "  {}:{} {}", kind.word, kind.argument, kind.summary);
-        push(&mut text, kind.options);
+        push(&mut text, &mut kind.each_option());
     }
     text + "\n" + EXAMPLES
 }

@@ -248,7 +248,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         format!("workers = 2\nlisten = [\"lines+{transport}://127.0.0.1:1?{pair}\"]\n")
     });
     for kind in SINK_KINDS {
-        let options: Vec<SpecOption> = kind.options.iter().filter(is_text).cloned().collect();
+        let options: Vec<SpecOption> = kind.each_option().filter(is_text).cloned().collect();
         // Some need others beside them.
         try_values(&options, |pair| {
             let more = match pair.split('=').next() {

@@ -36,7 +36,7 @@ impl Subject {
         let mut sinks: Vec<(&SpecOption, Vec<&SinkKind>)> =
             common_options().map(|option| (option, SINK_KINDS.to_vec())).collect();
         for (kind, option) in
-            SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(move |option| (kind, option)))
+            SINK_KINDS.iter().flat_map(|kind| kind.each_option().map(move |option| (kind, option)))
         {
             match sinks.iter_mut().find(|(known, _)| {
                 (known.key, known.meaning, known.default) == (option.key, option.meaning, option.default)

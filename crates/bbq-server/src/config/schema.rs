@@ -93,7 +93,7 @@ fn listeners() -> Vec<Value> {
 /// A sink of each kind.
 fn sinks() -> Vec<Value> {
     let pattern = |word: &str| format!("^{}:", word.replace('+', "\\+"));
-    let options = |kind: &SinkKind| common_options().chain(kind.options);
+    let options = |kind: &SinkKind| common_options().chain(kind.each_option());
     SINK_KINDS.iter().flat_map(|kind| of_spec(&pattern(kind.word), options(kind))).collect()
 }
 

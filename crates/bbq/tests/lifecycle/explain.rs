@@ -145,7 +145,7 @@ fn without_a_key_all_are_explained() {
     for option in &LISTEN_OPTIONS {
         assert!(has(&format!("listen.{}", option.key)), "{}: {text}", option.key);
     }
-    for option in SINK_KINDS.iter().flat_map(|kind| kind.options) {
+    for option in SINK_KINDS.iter().flat_map(|kind| kind.each_option()) {
         assert!(has(&format!("sink.{}", option.key)), "{}: {text}", option.key);
     }
     assert!(has("# The spool, in the table [spool]"), "{text}");

@@ -16,7 +16,7 @@ pub static EXEC: Kind = Kind {
     word: "exec",
     argument: "COMMAND",
     summary: "runs a command, and writes to its standard input",
-    options: &[
+    options: &[&[
         format_option("raw"),
         SpecOption {
             key: "ack",
@@ -30,7 +30,7 @@ pub static EXEC: Kind = Kind {
             default: "none",
             meaning: "what follows the command, behind a blank: the place for what has a `?`; with an `&` only in a table",
         },
-    ],
+    ]],
     is_exclusive: false,
     parse,
 };

@@ -21,7 +21,7 @@ pub static FILE: Kind = Kind {
     word: "file",
     argument: "PATH",
     summary: "appends to a file, a pipe or a device",
-    options: &[
+    options: &[&[
         format_option("raw"),
         SpecOption {
             key: "rotate_bytes",
@@ -41,7 +41,7 @@ pub static FILE: Kind = Kind {
             default: "all",
             meaning: "how many files that were set aside are kept; needs rotate or rotate_bytes",
         },
-    ],
+    ]],
     is_exclusive: true,
     parse: |path, query| {
         let format = take_format(query)?;
@@ -64,7 +64,7 @@ pub static STDOUT: Kind = Kind {
     word: "stdout",
     argument: "",
     summary: "writes to standard output",
-    options: &[format_option("raw")],
+    options: &[&[format_option("raw")]],
     is_exclusive: true,
     parse: |_, query| Ok(Arc::new(StdoutTarget { format: take_format(query)? })),
 };

@@ -24,17 +24,11 @@ const OPTIONS: [SpecOption; 2] = [
     },
     DEAD_LETTERS_OPTION,
 ];
-/// The options of `bbq+tls:`.
-const TLS_OPTIONS: [SpecOption; 6] = {
-    let [token, dead_letters] = OPTIONS;
-    let [ca, certificate, key] = tls_options::OPTIONS;
-    let name = SpecOption {
-        key: "tls_server_name",
-        values: Values::Text { form: "NAME", pattern: "^[A-Za-z0-9._:-]+$" },
-        default: "HOST",
-        meaning: "the name in the server's certificate, if it is not the host of the address",
-    };
-    [token, dead_letters, ca, certificate, key, name]
+const TLS_SERVER_NAME: SpecOption = SpecOption {
+    key: "tls_server_name",
+    values: Values::Text { form: "NAME", pattern: "^[A-Za-z0-9._:-]+$" },
+    default: "HOST",
+    meaning: "the name in the server's certificate, if it is not the host of the address",
 };
 
 /// `bbq://HOST:PORT`
@@ -42,7 +36,7 @@ pub static FORWARD: Kind = Kind {
     word: "bbq",
     argument: "//HOST[:PORT][,HOST[:PORT]...]",
     summary: "passes messages on to another bbq server; of several, to one that works",
-    options: &OPTIONS,
+    options: &[&OPTIONS],
     is_exclusive: false,
     parse: |argument, query| {
         let spec = Spec { word: "bbq", argument, remedy: "write bbq://HOST:PORT" };
@@ -56,7 +50,7 @@ pub static FORWARD_TLS: Kind = Kind {
     word: "bbq+tls",
     argument: "//HOST[:PORT][,HOST[:PORT]...]",
     summary: "the same, by TLS",
-    options: &TLS_OPTIONS,
+    options: &[&OPTIONS, &tls_options::OPTIONS, &[TLS_SERVER_NAME]],
     is_exclusive: false,
     parse: |argument, query| {
         let spec = Spec { word: "bbq+tls", argument, remedy: "write bbq+tls://HOST:PORT" };
@@ -78,7 +72,7 @@ pub static FORWARD_UNIX: Kind = Kind {
     word: "bbq+unix",
     argument: "//PATH",
     summary: "the same, by a unix socket",
-    options: &OPTIONS,
+    options: &[&OPTIONS],
     is_exclusive: false,
     parse: |argument, query| {
         let spec = Spec { word: "bbq+unix", argument, remedy: "write bbq+unix:///PATH" };

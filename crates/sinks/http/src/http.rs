@@ -1,5 +1,4 @@
-//! `http://HOST[:PORT][,...]/PATH` and `https:` post messages to a server, or to one of several (`receivers`), one message on each line of
-//! a body.
+//! `http://HOST[:PORT][,...]/PATH` and `https:` post messages to a server, or to one of several, one message on each line of a body.
 //!
 //! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
@@ -7,29 +6,24 @@
 //! After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
 //! that were on their way or were delivered since the last commit are sent again. By two presets the server knows what it has already.
 //!
-//! Some servers respond 400 to everything when the path, the query or the format is wrong (`refusals`).
+//! Some servers respond 400 to everything when the path, the query or the format is wrong (`bbq_sink::requests`).
 
-mod body_bytes;
 pub(super) mod client;
 pub(super) mod coding;
 pub(super) mod headers;
 mod preset;
-pub(super) mod receivers;
-pub(super) mod refusals;
-pub(super) mod requests;
 pub(super) mod response;
 pub(super) mod retry_after;
-pub(super) mod timing;
 pub(super) mod url;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bbq_format::{Format, Labels};
 use bbq_sink::{
-    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part,
-    Proxy, Sink, Target, format_option, tls_options,
+    Answer, DEAD_LETTERS_OPTION, Exchange, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part, Proxy,
+    REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, Sink, Target, Verdict, format_option,
+    open_request_sink, tls_options,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
@@ -38,30 +32,16 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 
-use client::Version;
+use client::{HttpClient, Version};
 use coding::Coding;
 use headers::Headers;
 use preset::Preset;
-use receivers::{Receiver, Receivers};
-use refusals::Refusals;
-use requests::{Answer, Exchange, Requests, Verdict};
-use timing::Timing;
 use url::Written;
 
-/// Most requests in flight: memory is bounded by this many bodies.
-const IN_FLIGHT_MAX: u64 = 16;
 /// What to check if a server takes nothing.
 const CHECK: &str = "path, query, preset, format and compress";
-/// Requests in flight.
-pub(super) const IN_FLIGHT: SpecOption = SpecOption {
-    key: "in_flight",
-    values: Values::Number(1..=IN_FLIGHT_MAX),
-    default: "1",
-    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order",
-};
 
-/// The options of both kinds.
-const OPTIONS: [SpecOption; 12] = [
+const BODY_OPTIONS: [SpecOption; 5] = [
     preset::OPTION,
     preset::LABELS,
     format_option("json"),
@@ -71,62 +51,21 @@ const OPTIONS: [SpecOption; 12] = [
         default: "none",
         meaning: "what follows the question mark of the URL; with an `&` only in a table",
     },
-    headers::AUTHORIZED,
-    headers::MORE,
-    IN_FLIGHT,
     SpecOption {
         key: "compress",
         values: Values::Words(&["none", "gzip", "zstd"]),
         default: "none",
         meaning: "compresses the bodies (`Content-Encoding`)",
     },
-    timing::TIMEOUT,
-    timing::CONNECTION,
-    PROXY,
-    DEAD_LETTERS_OPTION,
 ];
-/// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 15] = {
-    let [
-        preset,
-        labels,
-        format,
-        query,
-        authorization,
-        headers,
-        in_flight,
-        compress,
-        timeout,
-        connection,
-        proxy,
-        dead_letters,
-    ] = OPTIONS;
-    let [ca, certificate, key] = tls_options::OPTIONS;
-    [
-        preset,
-        labels,
-        format,
-        query,
-        authorization,
-        headers,
-        in_flight,
-        compress,
-        timeout,
-        connection,
-        proxy,
-        dead_letters,
-        ca,
-        certificate,
-        key,
-    ]
-};
+const OTHER_OPTIONS: [SpecOption; 2] = [PROXY, DEAD_LETTERS_OPTION];
 
 /// `http://HOST:PORT/PATH`
 pub static HTTP: Kind = Kind {
     word: "http",
     argument: "//HOST[:PORT][,...]/PATH",
     summary: "posts lines to a server; of several, to one that works",
-    options: &OPTIONS,
+    options: &[&BODY_OPTIONS, &headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse("http", argument, query, None),
 };
@@ -136,7 +75,7 @@ pub static HTTPS: Kind = Kind {
     word: "https",
     argument: "//HOST[:PORT][,...]/PATH",
     summary: "the same, by TLS",
-    options: &TLS_OPTIONS,
+    options: &[&BODY_OPTIONS, &headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| {
         let shown = without_user(&format!("https:{argument}"));
@@ -174,18 +113,11 @@ fn parse(
         .format(format, labels.unwrap_or_default())
         .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
     let headers = Headers::take(&written, query)?;
-    let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
-    let timing = Timing::take(query)?;
+    let options = RequestOptions::take(query)?;
     let proxy = Proxy::take(written.shown(), query)?;
     let name = query.name().to_owned();
-    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, in_flight, timing, proxy }))
-}
-
-/// Takes the option [`IN_FLIGHT`].
-pub(super) fn take_in_flight(query: &mut Query<'_>) -> Result<usize, ConfigError> {
-    let in_flight = query.take_number(IN_FLIGHT.key)?.unwrap_or(1);
-    Ok(usize::try_from(in_flight).unwrap_or(1))
+    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, options, proxy }))
 }
 
 #[derive(Clone, Debug)]
@@ -200,8 +132,7 @@ struct HttpTarget {
     format: Format,
     coding: Coding,
     headers: Headers,
-    in_flight: usize,
-    timing: Timing,
+    options: RequestOptions,
     proxy: Proxy,
 }
 
@@ -211,14 +142,19 @@ impl Target for HttpTarget {
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let receivers =
-            Receivers::open(&self.uris, self.tls.as_ref(), Version::One, self.timing, &self.proxy)?;
-        let refusals = Refusals::new(self.shown_requests(), CHECK, state);
-        let keeps_cuts = self.preset == Preset::Clickhouse;
-        let requests = Requests::new(self.name.clone(), receivers, refusals, keeps_cuts);
-        let destination = HttpDestination { target: self.clone(), requests };
-        let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
-        Ok(Box::new(sink))
+        let HttpTarget { tls, options, proxy, .. } = self;
+        let servers = HttpClient::open_each(&self.uris, tls.as_ref(), Version::One, *options, proxy)?;
+        let sink = RequestSink {
+            name: self.name.clone(),
+            servers,
+            format: self.format,
+            of: self.shown_requests(),
+            check: CHECK,
+            keeps_cuts: self.preset == Preset::Clickhouse,
+            options: *options,
+            exchange: HttpPosts(self.clone()),
+        };
+        open_request_sink(sink, state)
     }
 }
 
@@ -232,43 +168,24 @@ impl HttpTarget {
     }
 }
 
-struct HttpDestination {
-    target: HttpTarget,
-    requests: Requests,
-}
+struct HttpPosts(HttpTarget);
 
-impl Destination for HttpDestination {
-    fn knows_parts(&self) -> bool {
-        self.target.preset == Preset::Clickhouse
-    }
+impl Exchange for HttpPosts {
+    type Server = HttpClient;
 
-    fn takes_within(&self) -> Duration {
-        self.requests.takes_within()
-    }
-
-    async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.requests.deliver(delivery, self.target.format, self).await
-    }
-
-    fn state(&self) -> String {
-        self.requests.refusals.state()
-    }
-}
-
-impl Exchange for HttpDestination {
     const EMPTY_DECIDES: bool = false;
 
-    async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
-        let preset = self.target.preset;
-        let response = self.post(to, preset.body(text), Some(part)).await?;
+    async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+        let preset = self.0.preset;
+        let response = self.post(&to.server, preset.body(text), Some(part)).await?;
         if response.status().is_success() && !preset.has_verdicts() {
-            return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
+            return Ok(Answer::from(Verdict::Taken).with_rest(response::finish(response)));
         }
-        self.verdict(to, response, part.records).await.map(Answer::from)
+        self.answer(to, response, part.records).await
     }
 
-    async fn takes_empty(&self, to: &Receiver) -> bool {
-        let Ok(response) = self.post(to, self.target.preset.body(Vec::new()), None).await else {
+    async fn takes_empty(&self, to: &Receiver<HttpClient>) -> bool {
+        let Ok(response) = self.post(&to.server, self.0.preset.body(Vec::new()), None).await else {
             return false;
         };
         let is_taken = response.status().is_success();
@@ -277,52 +194,51 @@ impl Exchange for HttpDestination {
     }
 }
 
-impl HttpDestination {
+impl HttpPosts {
     /// What a response says that is not just a good status.
-    async fn verdict(
+    async fn answer(
         &self,
-        from: &Receiver,
+        from: &Receiver<HttpClient>,
         response: Response<Incoming>,
         records: u64,
-    ) -> io::Result<Verdict> {
-        let HttpTarget { preset, headers, .. } = &self.target;
-        let uri = &from.uri;
+    ) -> io::Result<Answer> {
+        let HttpTarget { preset, headers, .. } = &self.0;
+        let uri = &from.server.uri;
         if !response.status().is_success() {
-            let wait = from.retry_after.note(&response);
+            let wait = retry_after::note(from, &response);
             let status = response.status();
             let text = response::beginning(response).await;
-            return match response::refusal(uri, status, &String::from_utf8_lossy(&text), headers) {
-                Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Ok(Verdict::TooLarge(why)),
-                Ok(why) => Ok(Verdict::Refused(why)),
+            let verdict = match response::refusal(uri, status, &String::from_utf8_lossy(&text), headers) {
+                Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Verdict::TooLarge(why),
+                Ok(why) => Verdict::Refused(why),
                 // It is one message that it cannot handle, or any.
                 Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR && wait.is_none() => {
-                    Ok(Verdict::Failed(error.to_string()))
+                    Verdict::Failed(error.to_string())
                 }
-                Err(error) => Err(retry_after::shown(error, wait)),
+                Err(error) => return Err(retry_after::shown(error, wait)),
             };
+            return Ok(verdict.into());
         }
-        let body = whole_in_time(from, response).await?;
+        let body = response::whole(uri, response).await?;
         let shown = |why: String| format!("{uri}: {}", response::shown(&why, headers));
         let (verdict, has_some) = preset.verdict(&body, records);
-        if has_some {
-            self.requests.refusals.taken();
-        }
-        Ok(match verdict {
+        let answer = Answer::from(match verdict {
             Verdict::Later(why) => Verdict::Later(shown(why)),
             Verdict::Refused(why) => Verdict::Refused(shown(why)),
             Verdict::Failed(why) => Verdict::Failed(shown(why)),
             verdict => verdict,
-        })
+        });
+        Ok(if has_some { answer.with_some_taken() } else { answer })
     }
 
     /// Posts a body with the messages of a part, or without any. Returns the response once its head has arrived.
     async fn post(
         &self,
-        to: &Receiver,
+        to: &HttpClient,
         body: Vec<u8>,
         part: Option<&Part>,
     ) -> io::Result<Response<Incoming>> {
-        let HttpTarget { preset, format, coding, headers, .. } = &self.target;
+        let HttpTarget { preset, format, coding, headers, .. } = &self.0;
         let coding = if body.is_empty() { Coding::None } else { *coding };
         // hyper leaves it out of a request without a body, and some servers ask for it (RFC 9110, 8.6).
         let is_empty = body.is_empty();
@@ -340,16 +256,8 @@ impl HttpDestination {
             request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         headers.add_to(request.headers_mut());
-        to.client.request(request).await
+        to.request(request).await
     }
-}
-
-/// Returns the whole body of a response.
-pub(super) async fn whole_in_time(from: &Receiver, response: Response<Incoming>) -> io::Result<Vec<u8>> {
-    let Receiver { uri, client, .. } = from;
-    let body = tokio::time::timeout(client.timeout(), response::whole(response)).await;
-    let body = body.map_err(|_| client.late(uri))?;
-    body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub static KAFKA: Kind = Kind {
     word: "kafka",
     argument: "//HOST[:PORT][,...]/TOPIC",
     summary: "writes to a topic of Apache Kafka, each message exactly once",
-    options: &[
+    options: &[&[
         SpecOption {
             key: "exactly_once",
             values: ON_OFF,
@@ -119,7 +119,7 @@ pub static KAFKA: Kind = Kind {
         tls_options::CERTIFICATE,
         tls_options::KEY,
         DEAD_LETTERS_OPTION,
-    ],
+    ]],
     is_exclusive: false,
     parse,
 };

@@ -38,7 +38,7 @@ pub static NATS: Kind = Kind {
     word: "nats",
     argument: "//HOST[:PORT][,...]/SUBJECT",
     summary: "publishes to NATS JetStream, each message exactly once",
-    options: &[
+    options: &[&[
         SpecOption {
             key: "stream",
             values: Values::Text { form: "NAME", pattern: "" },
@@ -112,7 +112,7 @@ pub static NATS: Kind = Kind {
         tls_options::CERTIFICATE,
         tls_options::KEY,
         DEAD_LETTERS_OPTION,
-    ],
+    ]],
     is_exclusive: false,
     parse,
 };

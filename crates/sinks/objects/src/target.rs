@@ -47,7 +47,7 @@ pub static S3: Kind = Kind {
     word: "s3",
     argument: "//BUCKET[/PREFIX]",
     summary: "writes objects to S3, each message exactly once",
-    options: &[
+    options: &[&[
         BYTES,
         SECONDS,
         LEVEL,
@@ -83,7 +83,7 @@ pub static S3: Kind = Kind {
         },
         PROXY,
         tls_options::CA,
-    ],
+    ]],
     is_exclusive: false,
     parse: parse_s3,
 };
@@ -93,7 +93,7 @@ pub static OBJECTS: Kind = Kind {
     word: "objects",
     argument: "DIRECTORY",
     summary: "writes objects to a directory, each message exactly once",
-    options: &[BYTES, SECONDS, LEVEL],
+    options: &[&[BYTES, SECONDS, LEVEL]],
     is_exclusive: false,
     parse: parse_directory,
 };

@@ -1,10 +1,13 @@
-//! The client of sinks that send requests: connections, times, and errors that say what to do.
+//! A server of a sink that sends requests, and the connections to it. Errors say what to do.
+//!
+//! Each server has a client of its own, so a name that takes long to resolve holds up no other.
 
+use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_sink::{OpenError, Proxy, ProxyConnector, Resolver};
+use bbq_sink::{OpenError, Proxy, ProxyConnector, RequestOptions, Resolver};
 use bbq_tls::ClientTls;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -13,8 +16,6 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-
-use super::timing::Timing;
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,23 +38,36 @@ type Pool = legacy::Client<Connect, Full<Bytes>>;
 
 /// See the module.
 pub(crate) struct HttpClient {
+    pub(crate) uri: Uri,
     connect: Connect,
     proxied: ProxyConnector,
     version: Version,
-    timing: Timing,
+    /// How long a connection is used.
+    connection: Duration,
     /// The connections, and since when there are some.
     pool: Mutex<(Pool, Instant)>,
 }
 
 impl HttpClient {
-    /// `tls` is `None` for `http:`.
+    /// One for each of the servers. `tls` is `None` for `http:`.
     ///
     /// # Errors
     /// A file of TLS cannot be used, or a thread not be started; try again.
-    pub(crate) fn open(
+    pub(crate) fn open_each(
+        uris: &[Uri],
         tls: Option<&ClientTls>,
         version: Version,
-        timing: Timing,
+        options: RequestOptions,
+        proxy: &Proxy,
+    ) -> Result<Vec<HttpClient>, OpenError> {
+        uris.iter().map(|uri| HttpClient::open(uri.clone(), tls, version, options, proxy)).collect()
+    }
+
+    fn open(
+        uri: Uri,
+        tls: Option<&ClientTls>,
+        version: Version,
+        options: RequestOptions,
         proxy: &Proxy,
     ) -> Result<HttpClient, OpenError> {
         let resolver = Resolver::start().map_err(OpenError::NotYet)?;
@@ -74,18 +88,13 @@ impl HttpClient {
             Version::Two => builder.enable_http2().wrap_connector(proxied.clone()),
         };
         let pool = Mutex::new((pool(&connect, version), Instant::now()));
-        Ok(HttpClient { connect, proxied, version, timing, pool })
-    }
-
-    /// How long a request may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timing.timeout
+        Ok(HttpClient { uri, connect, proxied, version, connection: options.connection, pool })
     }
 
     /// The connections, or new ones if these are old. Requests that are on their way keep theirs to their end.
     fn pool(&self) -> Pool {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.1.elapsed() >= self.timing.connection {
+        if pool.1.elapsed() >= self.connection {
             *pool = (self::pool(&self.connect, self.version), Instant::now());
         }
         pool.0.clone()
@@ -94,19 +103,17 @@ impl HttpClient {
     /// Sends a request. Returns the response once its head has arrived.
     ///
     /// # Errors
-    /// The server cannot be reached, or does not respond in time.
+    /// The server cannot be reached.
     pub(crate) async fn request(&self, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
         let uri = request.uri().clone();
         self.proxied.authorize(&mut request);
-        let asked = tokio::time::timeout(self.timeout(), self.pool().request(request)).await;
-        let response = asked.map_err(|_| self.late(&uri))?;
-        response.map_err(|error| unreachable(&uri, &error))
+        self.pool().request(request).await.map_err(|error| unreachable(&uri, &error))
     }
+}
 
-    /// The error of a response that does not come.
-    pub(crate) fn late(&self, uri: &Uri) -> io::Error {
-        let seconds = self.timeout().as_secs();
-        io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
+impl fmt::Display for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.uri.fmt(f)
     }
 }
 

@@ -20,18 +20,20 @@ use percent_encoding::percent_decode_str;
 
 use super::url::Written;
 
-pub(crate) const AUTHORIZED: SpecOption = SpecOption {
+const AUTHORIZED: SpecOption = SpecOption {
     key: "authorization",
     values: Values::Secret,
     default: "none",
     meaning: "the header `Authorization`, such as `Bearer TOKEN`",
 };
-pub(crate) const MORE: SpecOption = SpecOption {
+const MORE: SpecOption = SpecOption {
     key: "headers",
     values: Values::Secret,
     default: "none",
     meaning: "other headers: `Name: value` on each line, or `name=value,name=value` as OTEL_EXPORTER_OTLP_HEADERS has them",
 };
+/// What [`Headers::take`] takes.
+pub(crate) const OPTIONS: [SpecOption; 2] = [AUTHORIZED, MORE];
 
 /// What the sink says itself, or the connection.
 const RESERVED: [HeaderName; 11] = [
@@ -65,7 +67,7 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Takes the options [`AUTHORIZED`] and [`MORE`].
+    /// Takes the options.
     ///
     /// # Errors
     /// A secret cannot be read, or has something that is no header or not to be added. The error shows no value.

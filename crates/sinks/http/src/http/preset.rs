@@ -10,11 +10,10 @@
 //! ```
 
 use bbq_format::{Content, Envelope, Format, LABEL_VALUES, Labels};
+use bbq_sink::Verdict;
 use bbq_spec::{SpecOption, Values};
 use hyper::header::HeaderValue;
 use serde::Deserialize;
-
-use super::requests::Verdict;
 
 /// An interface of servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

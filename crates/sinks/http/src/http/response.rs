@@ -65,14 +65,15 @@ pub(crate) fn shown(text: &str, headers: &Headers) -> String {
 ///
 /// # Errors
 /// It does not arrive, or is longer than it may be.
-pub(crate) async fn whole(response: Response<Incoming>) -> io::Result<Vec<u8>> {
+pub(crate) async fn whole(uri: &Uri, response: Response<Incoming>) -> io::Result<Vec<u8>> {
+    let unfinished = |why: String| io::Error::other(format!("{uri} responds, but not to the end: {why}"));
     let mut body = response.into_body();
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(io::Error::other)?;
+        let frame = frame.map_err(|error| unfinished(error.to_string()))?;
         text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
         if text.len() > VERDICTS_BYTES_MAX {
-            return Err(io::Error::other(format!("a response has more than {VERDICTS_BYTES_MAX} bytes")));
+            return Err(unfinished(format!("a response has more than {VERDICTS_BYTES_MAX} bytes")));
         }
     }
     Ok(text)

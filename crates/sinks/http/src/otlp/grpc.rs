@@ -8,7 +8,7 @@
 use std::io::{self, Read as _};
 
 use bbq_format::otlp::answer;
-use bbq_sink::Part;
+use bbq_sink::{Answer, Exchange, Part, Receiver, Verdict};
 use bbq_wire::otlp::join;
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
@@ -18,9 +18,8 @@ use hyper::{Response, StatusCode};
 
 use super::grpc_status::GrpcStatus;
 use super::request::{Settings, error};
+use crate::http::client::HttpClient;
 use crate::http::coding::Coding;
-use crate::http::receivers::Receiver;
-use crate::http::requests::{Answer, Exchange, Requests, Verdict};
 use crate::http::{response, retry_after};
 
 /// The path of the call.
@@ -35,63 +34,64 @@ const LARGE_BYTES: usize = 1024 * 1024;
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// See the module.
-pub(super) struct GrpcCalls {
-    pub(super) settings: Settings,
-    pub(super) requests: Requests,
-}
+pub(super) struct GrpcCalls(pub(super) Settings);
 
 impl Exchange for GrpcCalls {
+    type Server = HttpClient;
+
     const EMPTY_DECIDES: bool = true;
 
-    async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
+    async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;
         self.call(to, text, may_be_too_large).await.map(Answer::from)
     }
 
-    async fn takes_empty(&self, to: &Receiver) -> bool {
+    async fn takes_empty(&self, to: &Receiver<HttpClient>) -> bool {
         matches!(self.call(to, Vec::new(), false).await, Ok(Verdict::Taken))
     }
 }
 
 impl GrpcCalls {
     /// Makes a call with these records.
-    async fn call(&self, to: &Receiver, text: Vec<u8>, may_be_too_large: bool) -> io::Result<Verdict> {
-        let coding = self.settings.coding;
+    async fn call(
+        &self,
+        to: &Receiver<HttpClient>,
+        text: Vec<u8>,
+        may_be_too_large: bool,
+    ) -> io::Result<Verdict> {
+        let coding = self.0.coding;
         let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
-        let mut request = self.settings.request(&to.uri, body.into(), "application/grpc");
+        let mut request = self.0.request(&to.server.uri, body.into(), "application/grpc");
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(ENCODING, name);
         }
-        let response = to.client.request(request).await?;
+        let response = to.server.request(request).await?;
         self.verdict(to, response, may_be_too_large).await
     }
 
     async fn verdict(
         &self,
-        from: &Receiver,
+        from: &Receiver<HttpClient>,
         response: Response<Incoming>,
         may_be_too_large: bool,
     ) -> io::Result<Verdict> {
-        let uri = &from.uri;
+        let uri = &from.server.uri;
         let http_status = response.status();
         if http_status != StatusCode::OK {
             // Not from a server of gRPC, but from what is in front of it.
-            let wait = from.retry_after.note(&response);
+            let wait = retry_after::note(from, &response);
             let text = response::beginning(response).await;
             let text = String::from_utf8_lossy(&text);
-            let refusal = response::refusal(uri, http_status, &text, &self.settings.headers);
+            let refusal = response::refusal(uri, http_status, &text, &self.0.headers);
             return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
         }
         let (head, body) = response.into_parts();
         let (message, trailers) = match GrpcStatus::of(&head.headers) {
             Some(_) => (Vec::new(), head.headers),
-            None => {
-                let whole = tokio::time::timeout(from.client.timeout(), whole(body)).await;
-                whole
-                    .map_err(|_| from.client.late(uri))?
-                    .map_err(|why| error(uri, &format!("responds, but not to the end: {why}")))?
-            }
+            None => whole(body)
+                .await
+                .map_err(|why| error(uri, &format!("responds, but not to the end: {why}")))?,
         };
         let Some(status) = GrpcStatus::of(&trailers) else {
             return Err(error(uri, "responds without grpc-status; it does not speak gRPC"));
@@ -103,12 +103,12 @@ impl GrpcCalls {
                 None => return Err(error(uri, "responds with something else than OTLP")),
                 Some(response) => response.partial_success,
             };
-            return Ok(self.settings.taken(uri, response));
+            return Ok(self.0.taken(uri, response));
         }
-        let verdict = status.verdict(uri, |text| self.settings.shown(text), may_be_too_large);
+        let verdict = status.verdict(uri, |text| self.0.shown(text), may_be_too_large);
         Ok(match (verdict, status.retry_delay) {
             (Verdict::Later(why), Some(delay)) => {
-                let wait = from.retry_after.remember(delay);
+                let wait = from.leave_alone(delay);
                 Verdict::Later(retry_after::shown(io::Error::other(why), Some(wait)).to_string())
             }
             (verdict, _) => verdict,

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use bbq_sink::Verdict;
 use data_encoding::{BASE64, BASE64_NOPAD};
 use hyper::header::HeaderMap;
 use prost::Message as _;
-
-use crate::http::requests::Verdict;
 
 const OK: i32 = 0;
 const CANCELLED: i32 = 1;

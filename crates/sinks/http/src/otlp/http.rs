@@ -11,43 +11,41 @@
 use std::io;
 
 use bbq_format::otlp::answer;
-use bbq_sink::Part;
+use bbq_sink::{Answer, Exchange, Part, Receiver, Verdict};
 use bbq_wire::otlp::join;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::request::{Settings, error};
+use crate::http::client::HttpClient;
 use crate::http::coding::Coding;
-use crate::http::receivers::Receiver;
-use crate::http::requests::{Answer, Exchange, Requests, Verdict};
-use crate::http::{response, retry_after, whole_in_time};
+use crate::http::{response, retry_after};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// See the module.
-pub(super) struct HttpPosts {
-    pub(super) settings: Settings,
-    pub(super) requests: Requests,
-}
+pub(super) struct HttpPosts(pub(super) Settings);
 
 impl Exchange for HttpPosts {
+    type Server = HttpClient;
+
     const EMPTY_DECIDES: bool = true;
 
-    async fn exchange(&self, to: &Receiver, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
+    async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         self.post(to, text).await.map(Answer::from)
     }
 
-    async fn takes_empty(&self, to: &Receiver) -> bool {
+    async fn takes_empty(&self, to: &Receiver<HttpClient>) -> bool {
         matches!(self.post(to, Vec::new()).await, Ok(Verdict::Taken))
     }
 }
 
 impl HttpPosts {
     /// Sends a request with these records.
-    async fn post(&self, to: &Receiver, text: Vec<u8>) -> io::Result<Verdict> {
-        let coding = if text.is_empty() { Coding::None } else { self.settings.coding };
-        let mut request = self.settings.request(&to.uri, coding.encode(join(&text))?.into(), PROTOBUF);
+    async fn post(&self, to: &Receiver<HttpClient>, text: Vec<u8>) -> io::Result<Verdict> {
+        let coding = if text.is_empty() { Coding::None } else { self.0.coding };
+        let mut request = self.0.request(&to.server.uri, coding.encode(join(&text))?.into(), PROTOBUF);
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
@@ -55,25 +53,29 @@ impl HttpPosts {
             // hyper leaves it out, and some servers ask for it (RFC 9110, 8.6).
             request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        let response = to.client.request(request).await?;
+        let response = to.server.request(request).await?;
         self.verdict(to, response).await
     }
 
-    async fn verdict(&self, from: &Receiver, response: Response<Incoming>) -> io::Result<Verdict> {
-        let uri = &from.uri;
+    async fn verdict(
+        &self,
+        from: &Receiver<HttpClient>,
+        response: Response<Incoming>,
+    ) -> io::Result<Verdict> {
+        let uri = &from.server.uri;
         let status = response.status();
         if status.is_success() {
             let is_json = has_type(&response, "application/json");
-            let body = whole_in_time(from, response).await?;
+            let body = response::whole(uri, response).await?;
             let Some(response) = answer::response(&body, is_json) else {
                 return Err(error(uri, "responds with something else than OTLP; check the path"));
             };
-            return Ok(self.settings.taken(uri, response.partial_success));
+            return Ok(self.0.taken(uri, response.partial_success));
         }
-        let wait = from.retry_after.note(&response);
+        let wait = retry_after::note(from, &response);
         let is_protobuf = has_type(&response, PROTOBUF);
         let text = answer::error_text(&response::beginning(response).await, is_protobuf);
-        match response::refusal(uri, status, &text, &self.settings.headers) {
+        match response::refusal(uri, status, &text, &self.0.headers) {
             Ok(why) if status == StatusCode::PAYLOAD_TOO_LARGE => Ok(Verdict::TooLarge(why)),
             Ok(why) => Ok(Verdict::Refused(why)),
             Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR => {

@@ -3,12 +3,12 @@
 use std::io;
 
 use bbq_format::otlp::PartialSuccess;
+use bbq_sink::Verdict;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 
 use crate::http::coding::Coding;
 use crate::http::headers::Headers;
-use crate::http::requests::Verdict;
 use crate::http::response;
 
 /// What a SPEC says of its requests.

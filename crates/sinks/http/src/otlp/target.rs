@@ -1,13 +1,11 @@
 //! The four kinds, and what their SPECs say.
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bbq_format::Format;
 use bbq_sink::{
-    AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, Kind, Now, OpenError, PROXY, Proxy, Sink, Target,
-    tls_options,
+    DEAD_LETTERS_OPTION, Exchange, Kind, Now, OpenError, PROXY, Proxy, REQUEST_OPTIONS, RequestOptions,
+    RequestSink, Sink, Target, open_request_sink, tls_options,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
@@ -18,55 +16,23 @@ use tracing::info;
 use super::grpc::{self, GrpcCalls};
 use super::http::HttpPosts;
 use super::request::Settings;
-use crate::http::client::Version;
+use crate::http::client::{HttpClient, Version};
 use crate::http::coding::Coding;
 use crate::http::headers::{self, Headers};
-use crate::http::receivers::Receivers;
-use crate::http::refusals::Refusals;
-use crate::http::requests::{Exchange, Requests};
-use crate::http::timing::{self, Timing};
 use crate::http::url::Written;
-use crate::http::{IN_FLIGHT, take_in_flight};
 
 /// Where receivers of OTLP by HTTP take logs.
 const LOGS_PATH: &str = "/v1/logs";
 /// As they are configured. Receivers need not know another one.
 const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
 
-/// The options of the kinds without TLS.
-const OPTIONS: [SpecOption; 8] = [
-    headers::AUTHORIZED,
-    headers::MORE,
-    IN_FLIGHT,
-    SpecOption {
-        key: "compress",
-        values: Values::Words(&["none", "gzip"]),
-        default: "none",
-        meaning: "compresses the requests",
-    },
-    timing::TIMEOUT,
-    timing::CONNECTION,
-    PROXY,
-    DEAD_LETTERS_OPTION,
-];
-/// The options of the kinds with TLS.
-const TLS_OPTIONS: [SpecOption; 11] = {
-    let [authorization, headers, in_flight, compress, timeout, connection, proxy, dead_letters] = OPTIONS;
-    let [ca, certificate, key] = tls_options::OPTIONS;
-    [
-        authorization,
-        headers,
-        in_flight,
-        compress,
-        timeout,
-        connection,
-        proxy,
-        dead_letters,
-        ca,
-        certificate,
-        key,
-    ]
+const COMPRESS: SpecOption = SpecOption {
+    key: "compress",
+    values: Values::Words(&["none", "gzip"]),
+    default: "none",
+    meaning: "compresses the requests",
 };
+const OTHER_OPTIONS: [SpecOption; 3] = [COMPRESS, PROXY, DEAD_LETTERS_OPTION];
 
 /// How requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +46,7 @@ pub static HTTP: Kind = Kind {
     word: "otlp+http",
     argument: "//HOST[:PORT][,...][/PATH]",
     summary: "sends OpenTelemetry logs to a server, by HTTP",
-    options: &OPTIONS,
+    options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+http", Way::Http), argument, query, false),
 };
@@ -90,7 +56,7 @@ pub static HTTPS: Kind = Kind {
     word: "otlp+https",
     argument: "//HOST[:PORT][,...][/PATH]",
     summary: "sends OpenTelemetry logs to a server, by HTTP and TLS",
-    options: &TLS_OPTIONS,
+    options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+https", Way::Http), argument, query, true),
 };
@@ -100,7 +66,7 @@ pub static GRPC: Kind = Kind {
     word: "otlp+grpc",
     argument: "//HOST:PORT[,...]",
     summary: "sends OpenTelemetry logs to a server, by gRPC",
-    options: &OPTIONS,
+    options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+grpc", Way::Grpc), argument, query, false),
 };
@@ -110,7 +76,7 @@ pub static GRPCS: Kind = Kind {
     word: "otlp+grpcs",
     argument: "//HOST:PORT[,...]",
     summary: "sends OpenTelemetry logs to a server, by gRPC and TLS",
-    options: &TLS_OPTIONS,
+    options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+grpcs", Way::Grpc), argument, query, true),
 };
@@ -142,13 +108,12 @@ fn parse(
     let uris = uris.collect::<Result<Vec<Uri>, ConfigError>>()?;
     let tls = if has_tls { Some(tls_options::take(written.shown(), query)?) } else { None };
     let headers = Headers::take(&written, query)?;
-    let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
-    let timing = Timing::take(query)?;
+    let options = RequestOptions::take(query)?;
     let proxy = Proxy::take(written.shown(), query)?;
     let settings = Settings { uris, coding, headers };
     let (name, shown) = (query.name().to_owned(), written.shown().to_owned());
-    Ok(Arc::new(OtlpTarget { name, shown, way, settings, tls, in_flight, timing, proxy }))
+    Ok(Arc::new(OtlpTarget { name, shown, way, settings, tls, options, proxy }))
 }
 
 #[derive(Clone, Debug)]
@@ -161,8 +126,7 @@ struct OtlpTarget {
     settings: Settings,
     /// `None` without TLS.
     tls: Option<ClientTls>,
-    in_flight: usize,
-    timing: Timing,
+    options: RequestOptions,
     proxy: Proxy,
 }
 
@@ -172,25 +136,11 @@ impl Target for OtlpTarget {
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let refusals =
-            |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
         let settings = self.settings.clone();
-        let requests = |version, check| {
-            let receivers =
-                Receivers::open(&settings.uris, self.tls.as_ref(), version, self.timing, &self.proxy)?;
-            Ok::<_, OpenError>(Requests::new(self.name.clone(), receivers, refusals(check), false))
-        };
         let sink = match self.way {
-            Way::Http => {
-                let requests = requests(Version::One, "path and compress")?;
-                self.sink(HttpPosts { settings, requests })
-            }
-            Way::Grpc => {
-                let requests = requests(Version::Two, "address and compress")?;
-                self.sink(GrpcCalls { settings, requests })
-            }
-        };
-        let sink = sink.map_err(OpenError::NotYet)?;
+            Way::Http => self.open_way(HttpPosts(settings), Version::One, "path and compress", state),
+            Way::Grpc => self.open_way(GrpcCalls(settings), Version::Two, "address and compress", state),
+        }?;
         info!(
             sink = self.name,
             "each message arrives at least once: OTLP has no numbers by which a receiver knows what is sent again after a kill or a \
@@ -201,41 +151,26 @@ impl Target for OtlpTarget {
 }
 
 impl OtlpTarget {
-    fn sink<W: OtlpWay>(&self, way: W) -> io::Result<Box<dyn Sink>> {
-        Ok(Box::new(AsyncSink::new(OtlpDestination(way), self.in_flight)?))
-    }
-}
-
-/// A way with what it remembers.
-pub(super) trait OtlpWay: Exchange + Send + 'static {
-    fn requests(&self) -> &Requests;
-}
-
-impl OtlpWay for HttpPosts {
-    fn requests(&self) -> &Requests {
-        &self.requests
-    }
-}
-
-impl OtlpWay for GrpcCalls {
-    fn requests(&self) -> &Requests {
-        &self.requests
-    }
-}
-
-struct OtlpDestination<W>(W);
-
-impl<W: OtlpWay> Destination for OtlpDestination<W> {
-    fn takes_within(&self) -> Duration {
-        self.0.requests().takes_within()
-    }
-
-    async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.0.requests().deliver(delivery, Format::Otlp, &self.0).await
-    }
-
-    fn state(&self) -> String {
-        self.0.requests().refusals.state()
+    fn open_way<W: Exchange<Server = HttpClient>>(
+        &self,
+        exchange: W,
+        version: Version,
+        check: &'static str,
+        state: Option<&str>,
+    ) -> Result<Box<dyn Sink>, OpenError> {
+        let OtlpTarget { name, shown, settings, tls, options, proxy, .. } = self;
+        let servers = HttpClient::open_each(&settings.uris, tls.as_ref(), version, *options, proxy)?;
+        let sink = RequestSink {
+            name: name.clone(),
+            servers,
+            format: Format::Otlp,
+            of: format!("{shown} {:?}", settings.coding),
+            check,
+            keeps_cuts: false,
+            options: *options,
+            exchange,
+        };
+        open_request_sink(sink, state)
     }
 }
 

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bbq_sink::{Intervals, ONE_APART};
+use crate::intervals::{Intervals, ONE_APART};
 
 /// Most messages that are rejected before the server has taken one.
 const FIRST_REFUSALS_MAX: u64 = 16;
@@ -24,11 +24,11 @@ const REFUSED_IN_A_ROW_MAX: u64 = 1000;
 /// After so many in a row, and as many again, the server is asked whether it takes a request without a message.
 const ASKED_AFTER: u64 = 16;
 /// A message on which the server fails is set apart when it has failed on it, alone, for this long: a restart or a failover takes less.
-pub(crate) const FAILED_FOR: Duration = Duration::from_secs(60);
+pub(super) const FAILED_FOR: Duration = Duration::from_secs(60);
 
 /// Why the sink is to wait; a text for people.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TooMany {
+pub(super) enum TooMany {
     /// The server seems to take nothing.
     Useless(String),
     /// It takes some messages, and refuses many.
@@ -36,7 +36,7 @@ pub(crate) enum TooMany {
 }
 
 /// See the module.
-pub(crate) struct Refusals {
+pub(super) struct Refusals {
     /// The URL and the format: what makes a server take messages or not.
     of: String,
     /// What to check if the server takes nothing, for people.
@@ -53,7 +53,7 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// `state` is what [`Refusals::state`] returned when the sink was open before. It is of no use if `of` was different then.
-    pub(crate) fn new(of: String, check: &'static str, state: Option<&str>) -> Refusals {
+    pub(super) fn new(of: String, check: &'static str, state: Option<&str>) -> Refusals {
         let refusals = Refusals {
             of,
             check,
@@ -69,25 +69,25 @@ impl Refusals {
     }
 
     /// The server has taken a message.
-    pub(crate) fn taken(&self) {
+    pub(super) fn taken(&self) {
         self.first.store(TAKEN, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.in_a_row.store(0, Ordering::Relaxed);
     }
 
     /// Whether the next refusal is the first since the server took a message.
-    pub(crate) fn is_first(&self) -> bool {
+    pub(super) fn is_first(&self) -> bool {
         self.first.load(Ordering::Relaxed) == TAKEN && self.in_a_row.load(Ordering::Relaxed) == 0
     }
 
     /// Whether so many were refused in a row that the server is to be asked before another is rejected.
-    pub(crate) fn is_to_ask(&self) -> bool {
+    pub(super) fn is_to_ask(&self) -> bool {
         let in_a_row = self.in_a_row.load(Ordering::Relaxed);
         in_a_row > 0 && in_a_row.is_multiple_of(ASKED_AFTER)
     }
 
     /// Whether a message is to be set apart that a server refuses which has taken nothing yet.
-    pub(crate) fn is_set_apart(&self, now: Instant) -> bool {
+    pub(super) fn is_set_apart(&self, now: Instant) -> bool {
         self.apart.has_passed(ONE_APART, now)
     }
 
@@ -95,7 +95,7 @@ impl Refusals {
     ///
     /// # Errors
     /// The server has refused too many messages before it took one, or so many in a row that the sink is to wait.
-    pub(crate) fn count(&self, messages: u64, why: &str) -> Result<(), TooMany> {
+    pub(super) fn count(&self, messages: u64, why: &str) -> Result<(), TooMany> {
         let counter = match self.first.load(Ordering::Relaxed) {
             TAKEN => &self.in_a_row,
             first if first.saturating_add(messages) > FIRST_REFUSALS_MAX => {
@@ -118,7 +118,7 @@ impl Refusals {
     ///
     /// # Errors
     /// The same, or it has failed on too many messages in a row.
-    pub(crate) fn count_doubtful(&self, why: &str) -> Result<(), TooMany> {
+    pub(super) fn count_doubtful(&self, why: &str) -> Result<(), TooMany> {
         let failures = self.failures.load(Ordering::Relaxed);
         if failures >= FAILURES_MAX {
             let text =
@@ -131,7 +131,7 @@ impl Refusals {
     }
 
     /// What the cursor remembers: `taken URL`, or `refused NUMBER URL`.
-    pub(crate) fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         self.state_of(self.first.load(Ordering::Relaxed))
     }
 

@@ -3,72 +3,27 @@
 //!
 //! Not here: what a request is, and what a response means (`Exchange`).
 
+use std::fmt::Display;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bbq_format::{Format, Formatter};
-use bbq_sink::{Delivery, Part, REFUSED, SpanPart};
 use bbq_spec::RateLimitedLog;
-use hyper::Response;
-use hyper::body::Incoming;
 use tracing::warn;
 
+use super::answer::{Answer, Verdict};
 use super::body_bytes::BodyBytes;
+use super::exchange::Exchange;
 use super::receivers::{Receiver, Receivers};
 use super::refusals::{FAILED_FOR, Refusals, TooMany};
-use super::response;
+use crate::ledger::REFUSED;
+use crate::span::{Delivery, SpanPart};
 
-/// Why messages are rejected of which the server says only how many they are.
+/// Why messages are rejected of which the receiver says only how many they are.
 const PARTIAL_SUCCESS: &str = "partial_success";
-
-/// What a response says of the messages of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The server has all messages of the body.
-    Taken,
-    /// It has all but so many, which it refuses for good. It does not say which.
-    Partly { rejected: u64, why: String },
-    /// It has none, or some, and may take the others later.
-    Later(String),
-    /// It refuses some for good, and says so of the first of these.
-    Refused(String),
-    /// There is too much in the body.
-    TooLarge(String),
-    /// It failed on the request, as it may on a message that it cannot handle, or on any.
-    Failed(String),
-}
-
-/// A response.
-pub(crate) struct Answer {
-    pub verdict: Verdict,
-    /// The response, if what is left of it does not matter and is to be read.
-    pub unread: Option<Response<Incoming>>,
-}
-
-impl From<Verdict> for Answer {
-    fn from(verdict: Verdict) -> Answer {
-        Answer { verdict, unread: None }
-    }
-}
-
-/// A way to send a request and to understand its response.
-pub(crate) trait Exchange: Sync {
-    /// Whether a receiver that takes a request without a message takes messages, too, unless they are at fault, and one that does not takes
-    /// none: its protocol says so. Otherwise all that counts is whether it has taken one before.
-    const EMPTY_DECIDES: bool;
-
-    /// Sends formatted messages, which are the text of a part. An error means that the same messages may be taken later.
-    fn exchange(
-        &self,
-        to: &Receiver,
-        text: Vec<u8>,
-        part: &Part,
-    ) -> impl Future<Output = io::Result<Answer>> + Send;
-
-    /// Sends a request of the sink's own, without a message, and returns whether the receiver takes it.
-    fn takes_empty(&self, to: &Receiver) -> impl Future<Output = bool> + Send;
-}
+/// A time-out is told by the sink itself: this is for what hangs in spite of it.
+const BEYOND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a receiver has not taken the rest of a span.
 struct Left {
@@ -83,10 +38,18 @@ impl From<io::Error> for Left {
     }
 }
 
-/// What a sink remembers from one request to the next.
-pub(crate) struct Requests {
-    receivers: Receivers,
-    pub(crate) refusals: Refusals,
+/// A request that was answered.
+struct Request<'a> {
+    sent: &'a SpanPart,
+    bytes: usize,
+    /// Until the answer.
+    took: Duration,
+}
+
+/// See the module.
+pub(super) struct Policy<S> {
+    receivers: Receivers<S>,
+    refusals: Refusals,
     /// Of the sink, for the log.
     name: String,
     /// Lines about partial successes.
@@ -94,27 +57,48 @@ pub(crate) struct Requests {
     /// Lines about the receiver in use.
     changes: Mutex<RateLimitedLog>,
     body_bytes: BodyBytes,
+    /// For a request and its response.
+    timeout: Duration,
 }
 
-impl Requests {
+impl<S: Display + Send + Sync> Policy<S> {
     /// With `keeps_cuts`, the receivers know messages by their part, which begins and ends at the same messages each time.
-    pub(crate) fn new(name: String, receivers: Receivers, refusals: Refusals, keeps_cuts: bool) -> Requests {
-        let (log, changes) = (Mutex::default(), Mutex::default());
-        Requests { receivers, refusals, name, log, changes, body_bytes: BodyBytes::new(keeps_cuts) }
+    pub(super) fn new(
+        name: String,
+        servers: Vec<S>,
+        refusals: Refusals,
+        keeps_cuts: bool,
+        timeout: Duration,
+    ) -> Policy<S> {
+        Policy {
+            receivers: Receivers::new(servers),
+            refusals,
+            name,
+            log: Mutex::default(),
+            changes: Mutex::default(),
+            body_bytes: BodyBytes::new(keeps_cuts),
+            timeout,
+        }
     }
 
-    /// See [`Sink::takes_within`](bbq_sink::Sink::takes_within).
-    pub(crate) fn takes_within(&self) -> Duration {
-        self.receivers.takes_within()
+    /// What the cursor remembers; see [`Sink::state`](crate::Sink::state).
+    pub(super) fn state(&self) -> String {
+        self.refusals.state()
+    }
+
+    /// See [`Sink::takes_within`](crate::Sink::takes_within): over all receivers.
+    pub(super) fn takes_within(&self) -> Duration {
+        let receivers = u32::try_from(self.receivers.count()).unwrap_or(u32::MAX);
+        (self.timeout + BEYOND_TIMEOUT).saturating_mul(receivers)
     }
 
     /// Delivers the rest of a span, or rejects it. Each receiver has an attempt before the function returns an error. After that it
     /// is called again for what is left then.
-    pub(crate) async fn deliver(
+    pub(super) async fn deliver(
         &self,
         delivery: &mut Delivery,
         format: Format,
-        by: &impl Exchange,
+        by: &impl Exchange<Server = S>,
     ) -> io::Result<()> {
         let receivers = &self.receivers;
         let (mut errors, mut failed) = (Vec::new(), None);
@@ -151,9 +135,9 @@ impl Requests {
     }
 
     /// Delivers to one receiver. If the sink `has_others`, a request on which the receiver fails is left to them.
-    async fn deliver_to<E: Exchange>(
+    async fn deliver_to<E: Exchange<Server = S>>(
         &self,
-        receiver: &Receiver,
+        receiver: &Receiver<S>,
         delivery: &mut Delivery,
         format: Format,
         by: &E,
@@ -166,7 +150,8 @@ impl Requests {
             };
             let text = std::mem::take(&mut sent.part.text);
             let (bytes, records, begun) = (text.len(), sent.part.records, Instant::now());
-            let Answer { verdict, unread } = match by.exchange(receiver, text, &sent.part).await {
+            let asked = self.in_time(receiver, by.exchange(receiver, text, &sent.part)).await;
+            let Answer { verdict, has_taken_some, rest } = match asked {
                 Ok(answer) => answer,
                 Err(error) => {
                     if error.kind() == io::ErrorKind::TimedOut && records > 1 && self.body_bytes.may_shrink()
@@ -178,74 +163,91 @@ impl Requests {
                     return Err(error.into());
                 }
             };
-            match verdict {
-                Verdict::Taken => {
-                    self.body_bytes.taken(begun.elapsed(), receiver.client.timeout());
-                    self.refusals.taken();
-                    delivery.confirm(&sent);
-                }
-                Verdict::Partly { rejected, why } if rejected < records => {
-                    self.confirm_partly(delivery, &sent, rejected, &why);
-                }
-                Verdict::Partly { why, .. } => {
-                    // It is known which ones: all.
-                    if self.is_refused(records, &why, by, receiver).await? {
-                        delivery.reject(&sent, REFUSED, &why);
-                    }
-                }
-                Verdict::Later(why) => {
-                    delivery.forget_failure_unless(has_others);
-                    return Err(Left { why, has_failed: false });
-                }
-                Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
-                Verdict::TooLarge(_) if records > 1 => {
-                    self.body_bytes.too_large(bytes);
-                    delivery.halve(&sent);
-                }
-                Verdict::Refused(_) | Verdict::Failed(_) if records > 1 => delivery.halve(&sent),
-                Verdict::Refused(why) | Verdict::TooLarge(why) => {
-                    if self.is_refused(1, &why, by, receiver).await? {
-                        delivery.reject(&sent, REFUSED, &why);
-                    }
-                }
-                Verdict::Failed(why) if E::EMPTY_DECIDES => {
-                    if self.is_at_fault(self.refusals.count_doubtful(&why), by, receiver).await? {
-                        delivery.reject(&sent, REFUSED, &why);
-                    }
-                }
-                Verdict::Failed(why) if delivery.has_failed_for(FAILED_FOR, Instant::now()) => {
-                    delivery.reject(&sent, REFUSED, &why);
-                }
-                Verdict::Failed(why) => {
-                    let seconds = FAILED_FOR.as_secs();
-                    let why =
-                        format!("{why} to a single message, which is set apart if that lasts {seconds} s");
-                    return Err(Left { why, has_failed: false });
-                }
+            if has_taken_some {
+                self.refusals.taken();
             }
-            if let Some(response) = unread {
-                response::finish(response).await;
+            let request = Request { sent: &sent, bytes, took: begun.elapsed() };
+            self.carry_out(verdict, &request, delivery, by, (receiver, has_others)).await?;
+            if let Some(rest) = rest {
+                rest.await;
             }
         }
+    }
+
+    /// Does what a verdict says of the messages of a request.
+    async fn carry_out<E: Exchange<Server = S>>(
+        &self,
+        verdict: Verdict,
+        &Request { sent, bytes, took }: &Request<'_>,
+        delivery: &mut Delivery,
+        by: &E,
+        (receiver, has_others): (&Receiver<S>, bool),
+    ) -> Result<(), Left> {
+        let records = sent.part.records;
+        match verdict {
+            Verdict::Taken => {
+                self.body_bytes.taken(took, self.timeout);
+                self.refusals.taken();
+                delivery.confirm(sent);
+            }
+            Verdict::Partly { rejected, why } if rejected < records => {
+                self.confirm_partly(delivery, sent, rejected, &why);
+            }
+            Verdict::Partly { why, .. } => {
+                // It is known which ones: all.
+                if self.is_refused(records, &why, by, receiver).await? {
+                    delivery.reject(sent, REFUSED, &why);
+                }
+            }
+            Verdict::Later(why) => {
+                delivery.forget_failure_unless(has_others);
+                return Err(Left { why, has_failed: false });
+            }
+            Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
+            Verdict::TooLarge(_) if records > 1 => {
+                self.body_bytes.too_large(bytes);
+                delivery.halve(sent);
+            }
+            Verdict::Refused(_) | Verdict::Failed(_) if records > 1 => delivery.halve(sent),
+            Verdict::Refused(why) | Verdict::TooLarge(why) => {
+                if self.is_refused(1, &why, by, receiver).await? {
+                    delivery.reject(sent, REFUSED, &why);
+                }
+            }
+            Verdict::Failed(why) if E::EMPTY_DECIDES => {
+                if self.is_at_fault(self.refusals.count_doubtful(&why), by, receiver).await? {
+                    delivery.reject(sent, REFUSED, &why);
+                }
+            }
+            Verdict::Failed(why) if delivery.has_failed_for(FAILED_FOR, Instant::now()) => {
+                delivery.reject(sent, REFUSED, &why);
+            }
+            Verdict::Failed(why) => {
+                let seconds = FAILED_FOR.as_secs();
+                let why = format!("{why} to a single message, which is set apart if that lasts {seconds} s");
+                return Err(Left { why, has_failed: false });
+            }
+        }
+        Ok(())
     }
 
     /// Whether messages that the receiver refuses are to be rejected.
     ///
     /// # Errors
     /// The receiver is to be left alone for a while.
-    async fn is_refused<E: Exchange>(
+    async fn is_refused<E: Exchange<Server = S>>(
         &self,
         messages: u64,
         why: &str,
         by: &E,
-        receiver: &Receiver,
+        receiver: &Receiver<S>,
     ) -> io::Result<bool> {
         if self.refusals.is_first() && !E::EMPTY_DECIDES && receiver.takes_empty.get().is_none() {
             // It works. So if it does not take the same request later, it does not work then.
-            let _another_was_first = receiver.takes_empty.set(by.takes_empty(receiver).await);
+            let _another_was_first = receiver.takes_empty.set(self.takes_empty(receiver, by).await);
         }
         let may_tell = E::EMPTY_DECIDES || receiver.takes_empty.get() == Some(&true);
-        if may_tell && self.refusals.is_to_ask() && !by.takes_empty(receiver).await {
+        if may_tell && self.refusals.is_to_ask() && !self.takes_empty(receiver, by).await {
             return Err(io::Error::other(format!(
                 "{why}; it refuses a request without messages, too: repair it"
             )));
@@ -259,15 +261,15 @@ impl Requests {
     ///
     /// # Errors
     /// The receiver is to be left alone for a while.
-    async fn is_at_fault<E: Exchange>(
+    async fn is_at_fault<E: Exchange<Server = S>>(
         &self,
         counted: Result<(), TooMany>,
         by: &E,
-        receiver: &Receiver,
+        receiver: &Receiver<S>,
     ) -> io::Result<bool> {
         match counted {
             Ok(()) => Ok(true),
-            Err(TooMany::Useless(_)) if E::EMPTY_DECIDES && by.takes_empty(receiver).await => {
+            Err(TooMany::Useless(_)) if E::EMPTY_DECIDES && self.takes_empty(receiver, by).await => {
                 self.refusals.taken();
                 Ok(false)
             }
@@ -278,13 +280,31 @@ impl Requests {
         }
     }
 
+    /// Waits for a receiver no longer than it may take.
+    async fn in_time<T>(
+        &self,
+        receiver: &Receiver<S>,
+        request: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        tokio::time::timeout(self.timeout, request).await.unwrap_or_else(|_| {
+            let (server, seconds) = (&receiver.server, self.timeout.as_secs());
+            let text = format!("{server} did not respond within {seconds} s");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
+
+    /// Whether a receiver takes a request without a message. One that does not respond does not.
+    async fn takes_empty(&self, receiver: &Receiver<S>, by: &impl Exchange<Server = S>) -> bool {
+        tokio::time::timeout(self.timeout, by.takes_empty(receiver)).await.unwrap_or(false)
+    }
+
     /// Says which receiver has taken messages after the errors of those before it.
-    fn note_change(&self, receiver: &Receiver, errors: &[String]) {
+    fn note_change(&self, receiver: &Receiver<S>, errors: &[String]) {
         let log = || self.changes.lock().unwrap_or_else(PoisonError::into_inner).report();
         if !errors.is_empty()
             && let Some(silent) = log()
         {
-            let (sink, receiver, why) = (&self.name, &receiver.uri, errors.join("; "));
+            let (sink, receiver, why) = (&self.name, &receiver.server, errors.join("; "));
             warn!(sink, %receiver, why, silent, "another receiver gets the messages");
         }
     }

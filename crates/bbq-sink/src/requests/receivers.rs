@@ -2,96 +2,86 @@
 //!
 //! After an error the next one gets the messages at once, in the order of the SPEC and round again. A receiver that wants to be left alone
 //! for some time is passed over until then. The sink stays with a receiver that works; a start begins with the first.
-//!
-//! Each has a client of its own, so a name that takes long to resolve holds up no other receiver.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bbq_sink::{OpenError, Proxy};
-use bbq_tls::ClientTls;
-use hyper::Uri;
+use tokio::time::Instant;
 
-use super::client::{HttpClient, Version};
-use super::retry_after::RetryAfter;
-use super::timing::Timing;
+/// A receiver that wants more time is asked again after this time: it may be well sooner, or its clock may be wrong.
+const LEFT_ALONE_MAX: Duration = Duration::from_secs(60);
 
 /// A server, and what is known of it.
-pub(crate) struct Receiver {
-    pub uri: Uri,
-    pub client: HttpClient,
-    pub retry_after: RetryAfter,
+pub struct Receiver<S> {
+    /// The server, or how it is reached.
+    pub server: S,
+    /// Until when nothing is sent.
+    left_alone: Mutex<Option<Instant>>,
     /// Whether it took a request without a message while it worked, if it was asked.
     pub(super) takes_empty: OnceLock<bool>,
 }
 
-/// See the module.
-pub(crate) struct Receivers {
-    each: Vec<Receiver>,
-    /// The number of the receiver in use.
-    current: AtomicUsize,
-    takes_within: Duration,
-}
-
-impl Receivers {
-    /// How long one that works takes at most until it has taken a request, over all of them.
-    pub(crate) fn takes_within(&self) -> Duration {
-        self.takes_within
+impl<S> Receiver<S> {
+    /// Sends nothing for this long, or the longest time that a receiver is left alone. Returns how long that is.
+    pub fn leave_alone(&self, wait: Duration) -> Duration {
+        let wait = wait.min(LEFT_ALONE_MAX);
+        *self.left_alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        wait
     }
 
-    /// `tls` is `None` for URLs without TLS. There is at least one URL.
-    ///
-    /// # Errors
-    /// Those of [`HttpClient::open`].
-    pub(crate) fn open(
-        uris: &[Uri],
-        tls: Option<&ClientTls>,
-        version: Version,
-        timing: Timing,
-        proxy: &Proxy,
-    ) -> Result<Receivers, OpenError> {
-        let receiver = |uri: &Uri| {
-            let client = HttpClient::open(tls, version, timing, proxy)?;
-            Ok(Receiver {
-                uri: uri.clone(),
-                client,
-                retry_after: RetryAfter::default(),
-                takes_empty: OnceLock::new(),
-            })
-        };
-        let each = uris.iter().map(receiver).collect::<Result<_, OpenError>>()?;
-        let servers = u32::try_from(uris.len()).unwrap_or(u32::MAX);
-        let takes_within = timing.takes_within().saturating_mul(servers);
-        Ok(Receivers { each, current: AtomicUsize::new(0), takes_within })
+    /// Until when nothing is to be sent; `None` if something may be sent now.
+    fn left_alone_until(&self) -> Option<Instant> {
+        let until = *self.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
+        until.filter(|until| *until > Instant::now())
+    }
+}
+
+/// See the module.
+pub(super) struct Receivers<S> {
+    each: Vec<Receiver<S>>,
+    /// The number of the receiver in use.
+    current: AtomicUsize,
+}
+
+impl<S> Receivers<S> {
+    /// There is at least one server.
+    pub(super) fn new(servers: Vec<S>) -> Receivers<S> {
+        let receiver =
+            |server| Receiver { server, left_alone: Mutex::default(), takes_empty: OnceLock::new() };
+        Receivers { each: servers.into_iter().map(receiver).collect(), current: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.each.len()
     }
 
     pub(super) fn has_several(&self) -> bool {
-        self.each.len() > 1
+        self.count() > 1
     }
 
     /// Waits until one of them does not want to be left alone.
     pub(super) async fn wait(&self) {
         // No time is less than any time.
-        let earliest = || self.each.iter().map(|receiver| receiver.retry_after.until()).min().flatten();
+        let earliest = || self.each.iter().map(Receiver::left_alone_until).min().flatten();
         while let Some(until) = earliest() {
             tokio::time::sleep_until(until).await;
         }
     }
 
     /// The numbers of all receivers, from the one in use on.
-    pub(super) fn round(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn round(&self) -> impl Iterator<Item = usize> + use<S> {
         let (first, count) = (self.current.load(Ordering::Relaxed), self.each.len());
         (first..first + count).map(move |number| number % count)
     }
 
     /// Returns a receiver unless it wants to be left alone.
-    pub(super) fn free(&self, number: usize) -> Option<&Receiver> {
-        Some(&self.each[number]).filter(|receiver| receiver.retry_after.until().is_none())
+    pub(super) fn free(&self, number: usize) -> Option<&Receiver<S>> {
+        Some(&self.each[number]).filter(|receiver| receiver.left_alone_until().is_none())
     }
 
     /// Uses this receiver.
-    pub(super) fn choose(&self, number: usize) -> &Receiver {
+    pub(super) fn choose(&self, number: usize) -> &Receiver<S> {
         self.current.store(number, Ordering::Relaxed);
         &self.each[number]
     }
@@ -107,23 +97,16 @@ impl Receivers {
 mod tests {
     use super::*;
 
-    fn receivers(count: usize) -> Receivers {
-        let uris: Vec<Uri> =
-            (0..count).map(|number| format!("http://host{number}/").parse().unwrap()).collect();
-        let timing = Timing { timeout: Duration::from_secs(1), connection: Duration::from_secs(1) };
-        Receivers::open(&uris, None, Version::One, timing, &Proxy::Off).map_err(|_| "no thread").unwrap()
-    }
-
     #[test]
     fn a_round_begins_with_the_one_in_use() {
-        let receivers = receivers(3);
+        let receivers = Receivers::new(vec!["a", "b", "c"]);
         let round = || receivers.round().collect::<Vec<_>>();
         assert_eq!(round(), [0, 1, 2]);
         receivers.leave(0);
         // Another group has left it already.
         receivers.leave(0);
         assert_eq!(round(), [1, 2, 0]);
-        assert_eq!(receivers.choose(2).uri, "http://host2/");
+        assert_eq!(receivers.choose(2).server, "c");
         receivers.leave(2);
         assert_eq!(round(), [0, 1, 2]);
     }
@@ -132,7 +115,7 @@ mod tests {
     fn nothing_waits_while_one_of_them_may_be_asked() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let receivers = receivers(2);
+            let receivers = Receivers::new(vec!["a", "b"]);
             let waits = async || {
                 tokio::select! {
                     biased;
@@ -140,13 +123,13 @@ mod tests {
                     () = std::future::ready(()) => true,
                 }
             };
-            let minute = Duration::from_secs(60);
             assert!(!waits().await);
-            receivers.each[0].retry_after.remember(minute);
+            let hour = Duration::from_secs(3600);
+            assert_eq!(receivers.each[0].leave_alone(hour), LEFT_ALONE_MAX);
             assert!(!waits().await && receivers.free(0).is_none() && receivers.free(1).is_some());
-            receivers.each[1].retry_after.remember(minute);
+            receivers.each[1].leave_alone(hour);
             assert!(waits().await);
-            receivers.each[1].retry_after.remember(Duration::ZERO);
+            receivers.each[1].leave_alone(Duration::ZERO);
             assert!(!waits().await && receivers.free(1).is_some());
         });
     }
