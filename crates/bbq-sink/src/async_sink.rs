@@ -35,6 +35,9 @@ pub(crate) trait Destination: Send + Sync + 'static {
         false
     }
 
+    /// Most deliveries at a time. With 1 the destination gets the groups in order.
+    fn deliveries_max(&self) -> usize;
+
     /// See [`Sink::takes_within`].
     fn takes_within(&self) -> Duration;
 
@@ -64,7 +67,6 @@ pub(crate) struct AsyncSink<D> {
     finished: Vec<Result<Finished, JoinError>>,
     /// Deliveries that the destination has not taken, in their order. The next call of `settle` tries again.
     failed: Vec<Delivery>,
-    deliveries_max: usize,
     /// The state that the cursor has.
     committed: String,
     /// `None` once the sink is dropped.
@@ -72,8 +74,8 @@ pub(crate) struct AsyncSink<D> {
 }
 
 impl<D: Destination> AsyncSink<D> {
-    /// Makes at most `deliveries_max` deliveries at a time. With 1 the destination gets the groups in order.
-    pub(crate) fn new(destination: D, deliveries_max: usize) -> io::Result<AsyncSink<D>> {
+    /// A sink without groups.
+    pub(crate) fn new(destination: D) -> io::Result<AsyncSink<D>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(AsyncSink {
             destination: Arc::new(destination),
@@ -84,7 +86,6 @@ impl<D: Destination> AsyncSink<D> {
             running: JoinSet::new(),
             finished: Vec::new(),
             failed: Vec::new(),
-            deliveries_max,
             // The first step of a driver commits.
             committed: String::new(),
             runtime: Some(runtime),
@@ -103,7 +104,8 @@ impl<D: Destination> AsyncSink<D> {
 
     /// Begins as many deliveries of what waits as there may be.
     fn begin_waiting(&mut self) {
-        while self.running.len() + self.finished.len() + self.failed.len() < self.deliveries_max {
+        let deliveries_max = self.destination.deliveries_max();
+        while self.running.len() + self.finished.len() + self.failed.len() < deliveries_max {
             let Some(first) = self.waiting.pop_front() else { return };
             let (mut bytes, mut span) = (first.group().bytes(), vec![first]);
             if !self.destination.knows_parts() {

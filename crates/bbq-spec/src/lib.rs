@@ -30,5 +30,5 @@ pub use rate_limited_log::RateLimitedLog;
 pub use secret::{SECRET_BYTES_MAX, SECRET_SHOWN, Secret};
 pub use spec_text::{SpecText, scalar, without_user};
 pub use time::{unix_ns, unix_seconds};
-pub use values::Values;
+pub use values::{AUTO, Values};
 pub use with_sources::with_sources;

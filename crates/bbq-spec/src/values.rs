@@ -5,6 +5,9 @@ use std::ops::RangeInclusive;
 
 use crate::quantity::{parse_bytes, with_unit};
 
+/// What lets bbq choose a number.
+pub const AUTO: &str = "auto";
+
 /// The values that a key accepts. Displayed as people read them: `4KiB to 1GiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
@@ -14,6 +17,8 @@ pub enum Values {
     Number(RangeInclusive<u64>),
     /// A number, or 0 for never.
     NumberOrNever(RangeInclusive<u64>),
+    /// A number, or `auto`, which is read as 0.
+    NumberOrAuto(RangeInclusive<u64>),
     /// A number, or a text such as `64KiB`.
     Size(RangeInclusive<u64>),
     /// A text.
@@ -36,12 +41,16 @@ impl Values {
     /// The text is no number, or is out of range; the error says what is allowed.
     pub fn number(&self, text: &str) -> Result<u64, String> {
         let number = match self {
+            Values::NumberOrAuto(_) if text == AUTO => return Ok(0),
             Values::Size(_) => parse_bytes(text)?,
             _ => text.parse().map_err(|_| self.no_number(text))?,
         };
         match self {
             Values::NumberOrNever(_) if number == 0 => Ok(number),
-            Values::Number(range) | Values::NumberOrNever(range) | Values::Size(range)
+            Values::Number(range)
+            | Values::NumberOrNever(range)
+            | Values::NumberOrAuto(range)
+            | Values::Size(range)
                 if range.contains(&number) =>
             {
                 Ok(number)
@@ -70,6 +79,10 @@ impl fmt::Display for Values {
             Values::NumberOrNever(range) => {
                 write_range(f, range, u64::to_string)?;
                 f.write_str(", or 0 for never")
+            }
+            Values::NumberOrAuto(range) => {
+                write_range(f, range, u64::to_string)?;
+                write!(f, ", or {AUTO}")
             }
             Values::Size(range) => write_range(f, range, |bytes| with_unit(*bytes)),
             Values::Text { form, .. } => f.write_str(form),
@@ -101,6 +114,7 @@ mod tests {
         for (values, accepted, refused, shown) in [
             (Values::Number(1..=256), &["1", "256"][..], &["0", "257", "-1", "1KiB", ""][..], "1 to 256"),
             (Values::NumberOrNever(2..=9), &["0", "2", "9"], &["1", "10"], "2 to 9, or 0 for never"),
+            (Values::NumberOrAuto(1..=9), &["auto", "1", "9"], &["0", "10", "Auto"], "1 to 9, or auto"),
             (Values::Size(4096..=1 << 30), &["4096", "4KiB", "1G"], &["4095", "2GiB"], "4KiB to 1GiB"),
             (Values::Size(1..=65_535), &["1", "4k"], &["64KiB"], "1 to 65535"),
             (

@@ -123,7 +123,7 @@ fn capitalized(text: &str) -> String {
 fn type_of(values: &Values) -> (&'static str, &'static str) {
     match values {
         Values::Words(_) => ("enum", "one of a few words"),
-        Values::Number(_) | Values::NumberOrNever(_) => ("number", "number"),
+        Values::Number(_) | Values::NumberOrNever(_) | Values::NumberOrAuto(_) => ("number", "number"),
         Values::Size(_) => ("size", "size: a number, or a text such as \"64KiB\" or \"10GB\""),
         Values::Text { .. } => ("string", "text"),
         Values::Specs(_) => ("array", "list of SPECs, or tables"),

@@ -209,6 +209,10 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
                 assert!(accepts("0") && accepts(&range.end().to_string()), "{key}: {values} is refused");
                 assert!(!accepts(&(range.end() + 1).to_string()), "{key}: more than {values} is taken");
             }
+            Values::NumberOrAuto(range) => {
+                assert!(accepts("auto") && accepts(&range.end().to_string()), "{key}: {values} is refused");
+                assert!(!accepts("0") && !accepts(&(range.end() + 1).to_string()), "{key}: {values}");
+            }
             // Any text, or what only a file or the environment has.
             Values::Text { pattern: "", .. } | Values::Secret => {}
             // A list of words; the last ones may have a variable part.

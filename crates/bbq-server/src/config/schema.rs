@@ -4,7 +4,7 @@
 //! listeners at one address.
 
 use bbq_sink::{Kind as SinkKind, common_options};
-use bbq_spec::{NAME_OPTION, SpecOption, Values};
+use bbq_spec::{AUTO, NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
 
 use super::keys::FILE_KEYS;
@@ -58,6 +58,9 @@ fn of_values(key: &str, values: &Values) -> Value {
         Values::Number(range) => json!({"type": "integer", "minimum": range.start(), "maximum": range.end()}),
         Values::NumberOrNever(range) => {
             json!({"anyOf": [{"const": 0}, of_values(key, &Values::Number(range.clone()))]})
+        }
+        Values::NumberOrAuto(range) => {
+            json!({"anyOf": [{"const": AUTO}, of_values(key, &Values::Number(range.clone()))]})
         }
         Values::Size(range) => {
             json!({"anyOf": [of_values(key, &Values::Number(range.clone())), {"type": "string", "pattern": SIZE}]})

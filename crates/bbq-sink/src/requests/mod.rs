@@ -5,12 +5,13 @@
 //!                 the kind of sink                      the policy
 //! ```
 //!
-//! A kind says what a request is and what a response means (`exchange`). All else is here and the same for each: sizes that are learned,
+//! A kind says what a request is and what a response means (`exchange`). All else is here and the same for each: how many requests at a time, sizes that are learned,
 //! time-outs, halving, refusals and what they say of a receiver, messages on which a receiver fails, other receivers, and when one wants
 //! to be left alone.
 
 mod answer;
 mod body_bytes;
+mod concurrency;
 mod exchange;
 mod options;
 mod policy;

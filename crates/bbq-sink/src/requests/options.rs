@@ -5,16 +5,16 @@ use std::time::Duration;
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 
 /// Most requests in flight: memory is bounded by this many bodies.
-const IN_FLIGHT_MAX: u64 = 16;
+pub(super) const IN_FLIGHT_MAX: u64 = 16;
 /// Seconds.
 const TIMEOUT_DEFAULT: u64 = 30;
 const CONNECTION_DEFAULT: u64 = 300;
 
 const IN_FLIGHT: SpecOption = SpecOption {
     key: "in_flight",
-    values: Values::Number(1..=IN_FLIGHT_MAX),
+    values: Values::NumberOrAuto(1..=IN_FLIGHT_MAX),
     default: "1",
-    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order",
+    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order; `auto`: as many as make the receiver no slower",
 };
 const TIMEOUT: SpecOption = SpecOption {
     key: "timeout_seconds",
@@ -34,8 +34,8 @@ pub const REQUEST_OPTIONS: [SpecOption; 3] = [IN_FLIGHT, TIMEOUT, CONNECTION];
 /// How a sink makes requests, as far as its SPEC says so.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOptions {
-    /// Most requests at a time.
-    pub in_flight: usize,
+    /// Most requests at a time; `None` if that follows the receiver.
+    pub in_flight: Option<usize>,
     /// From the beginning of a request to its verdict.
     pub timeout: Duration,
     /// How long a connection is used.
@@ -52,7 +52,7 @@ impl RequestOptions {
         let timeout = query.take_number(TIMEOUT.key)?.unwrap_or(TIMEOUT_DEFAULT);
         let connection = query.take_number(CONNECTION.key)?.unwrap_or(CONNECTION_DEFAULT);
         Ok(RequestOptions {
-            in_flight: usize::try_from(in_flight).unwrap_or(1),
+            in_flight: usize::try_from(in_flight).ok().filter(|in_flight| *in_flight > 0),
             timeout: Duration::from_secs(timeout),
             connection: Duration::from_secs(connection),
         })

@@ -14,7 +14,9 @@ use tracing::warn;
 
 use super::answer::{Answer, Verdict};
 use super::body_bytes::BodyBytes;
+use super::concurrency::Concurrency;
 use super::exchange::Exchange;
+use super::options::RequestOptions;
 use super::receivers::{Receiver, Receivers};
 use super::refusals::{FAILED_FOR, Refusals, TooMany};
 use crate::ledger::REFUSED;
@@ -57,6 +59,7 @@ pub(super) struct Policy<S> {
     /// Lines about the receiver in use.
     changes: Mutex<RateLimitedLog>,
     body_bytes: BodyBytes,
+    concurrency: Concurrency,
     /// For a request and its response.
     timeout: Duration,
 }
@@ -68,7 +71,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         servers: Vec<S>,
         refusals: Refusals,
         keeps_cuts: bool,
-        timeout: Duration,
+        options: RequestOptions,
     ) -> Policy<S> {
         Policy {
             receivers: Receivers::new(servers),
@@ -77,13 +80,19 @@ impl<S: Display + Send + Sync> Policy<S> {
             log: Mutex::default(),
             changes: Mutex::default(),
             body_bytes: BodyBytes::new(keeps_cuts),
-            timeout,
+            concurrency: Concurrency::new(options.in_flight),
+            timeout: options.timeout,
         }
     }
 
     /// What the cursor remembers; see [`Sink::state`](crate::Sink::state).
     pub(super) fn state(&self) -> String {
         self.refusals.state()
+    }
+
+    /// Most deliveries at a time.
+    pub(super) fn in_flight_max(&self) -> usize {
+        self.concurrency.now()
     }
 
     /// See [`Sink::takes_within`](crate::Sink::takes_within): over all receivers.
@@ -150,10 +159,12 @@ impl<S: Display + Send + Sync> Policy<S> {
             };
             let text = std::mem::take(&mut sent.part.text);
             let (bytes, records, begun) = (text.len(), sent.part.records, Instant::now());
+            let _until_answered = self.concurrency.begin();
             let asked = self.in_time(receiver, by.exchange(receiver, text, &sent.part)).await;
             let Answer { verdict, has_taken_some, rest } = match asked {
                 Ok(answer) => answer,
                 Err(error) => {
+                    self.concurrency.overloaded();
                     if error.kind() == io::ErrorKind::TimedOut && records > 1 && self.body_bytes.may_shrink()
                     {
                         self.body_bytes.late(bytes);
@@ -187,6 +198,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         match verdict {
             Verdict::Taken => {
                 self.body_bytes.taken(took, self.timeout);
+                self.concurrency.taken(took);
                 self.refusals.taken();
                 delivery.confirm(sent);
             }
@@ -200,6 +212,7 @@ impl<S: Display + Send + Sync> Policy<S> {
                 }
             }
             Verdict::Later(why) => {
+                self.concurrency.overloaded();
                 delivery.forget_failure_unless(has_others);
                 return Err(Left { why, has_failed: false });
             }

@@ -42,9 +42,9 @@ pub fn open_request_sink<E: Exchange>(
     state: Option<&str>,
 ) -> Result<Box<dyn Sink>, OpenError> {
     let RequestSink { name, servers, format, of, check, keeps_cuts, options, exchange } = sink;
-    let policy = Policy::new(name, servers, Refusals::new(of, check, state), keeps_cuts, options.timeout);
+    let policy = Policy::new(name, servers, Refusals::new(of, check, state), keeps_cuts, options);
     let destination = RequestDestination { policy, exchange, format, keeps_cuts };
-    Ok(Box::new(AsyncSink::new(destination, options.in_flight).map_err(OpenError::NotYet)?))
+    Ok(Box::new(AsyncSink::new(destination).map_err(OpenError::NotYet)?))
 }
 
 struct RequestDestination<E: Exchange> {
@@ -57,6 +57,10 @@ struct RequestDestination<E: Exchange> {
 impl<E: Exchange> Destination for RequestDestination<E> {
     fn knows_parts(&self) -> bool {
         self.keeps_cuts
+    }
+
+    fn deliveries_max(&self) -> usize {
+        self.policy.in_flight_max()
     }
 
     fn takes_within(&self) -> Duration {

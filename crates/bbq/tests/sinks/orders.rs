@@ -312,8 +312,10 @@ fn wait_refused(server: &Server<'_>, delivered: u64, refused: u64) {
 fn wait_letters(setup: &Setup, letters: usize) -> Vec<Value> {
     let start = Instant::now();
     loop {
-        let is_there =
-            fs::read_dir(setup.data().join("dead-letters")).is_ok_and(|mut spools| spools.next().is_some());
+        // Its directory is there a moment before its spool is.
+        let has_spool = |at: fs::DirEntry| at.path().join("spool").is_dir();
+        let is_there = fs::read_dir(setup.data().join("dead-letters"))
+            .is_ok_and(|mut spools| spools.any(|at| at.is_ok_and(has_spool)));
         let kept = if is_there { dead_letters(setup) } else { Vec::new() };
         if kept.len() == letters {
             return kept;
