@@ -14,9 +14,48 @@ use bbq_server::config::Subject;
 use bbq_server::{FACILITIES, KINDS, SEVERITIES, SINK_KINDS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// The help of `bbq`: clap lists commands in one row. A test looks that each is there.
+const HELP: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+Run a server:
+  init          Ask four questions, and write a configuration
+  serve         Run the server
+  check         Check a configuration, and show what the server would open
+  config        Explain keys, print a default configuration or its JSON Schema
+  reload        Let a running server read its configuration again
+
+Send and read:
+  send          Send the lines of files or standard input
+  tail          Show messages while they come
+
+See what a server does, and steer it:
+  status        Show the counts and problems of a server
+  top           Show them in the terminal, once a second
+  sink          List, pause, resume or rename sinks, skip messages, resend dead letters
+
+Look after it:
+  spool         Check or repair a data directory, or print its messages
+  bench         Measure bbq on this machine
+  listen-setup  Let servers without privilege steer by load through the kernel
+
+Help:
+  man           Show a man page
+  completions   Print a script that completes commands and options in a shell
+  help          Print this, or the help of a command
+
+{options-heading}
+{options}
+
+The first message:
+  bbq serve &
+  echo hello | bbq send
+";
+
 /// A burst queue: takes messages from many clients, stores them on disk before it acknowledges them, and delivers them to sinks
 #[derive(Parser)]
-#[command(version = version(), max_term_width = 100, arg_required_else_help = true)]
+#[command(version = version(), max_term_width = 100, arg_required_else_help = true, help_template = HELP)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -36,6 +75,11 @@ fn version() -> String {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Ask four questions, and write a configuration with comments
+    ///
+    /// Asks who sends, who may, where messages go, and how much of the disk they may take. An answer is checked at once; an empty one takes
+    /// the default. What is not asked has a comment, and `bbq config default` shows every key.
+    Init(InitArguments),
     /// Run the server
     ///
     /// Without options the server listens on loopback: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, http on tcp
@@ -104,6 +148,20 @@ pub(crate) enum Command {
     /// Runs another server, which ends when `bench` does
     #[command(hide = true)]
     BenchLeash(BenchLeashArguments),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq init && bbq serve --config bbq.toml
+  bbq init --yes /etc/bbq/bbq.toml")]
+pub(crate) struct InitArguments {
+    /// The file to write, which must not be there yet
+    #[arg(value_name = "FILE", default_value = "bbq.toml")]
+    pub(crate) file: PathBuf,
+    /// Ask nothing, and take the defaults
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args)]
@@ -694,4 +752,24 @@ pub(crate) struct BenchLeashArguments {
 pub(crate) enum BenchEnd {
     Kill,
     Terminate,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::{Arguments, HELP};
+
+    #[test]
+    fn each_command_is_in_the_help_once() {
+        let command = Arguments::command();
+        let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut names: Vec<&str> = visible.map(clap::Command::get_name).chain(["help"]).collect();
+        let rows = HELP.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+        let mut listed: Vec<&str> = rows.map(|(name, _)| name).collect();
+        names.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, names);
+        assert!(HELP.lines().all(|line| line.len() <= 80));
+    }
 }

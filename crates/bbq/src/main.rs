@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod explain;
 mod file_options;
+mod init;
 mod listen_setup;
 mod log_queue;
 mod logging;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::start(matches!(arguments.command, Command::Serve(_)));
     let outcome = match arguments.command {
+        Command::Init(arguments) => init::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -15,6 +15,7 @@ mod early_signals;
 mod environment;
 mod explain;
 mod half_reload;
+mod init;
 mod manual;
 mod no_connection_lost;
 mod refused_threads;
