@@ -21,13 +21,15 @@
 //! objects may be deleted once the cursor covers them. The id is durable before the first write.
 //!
 //! `open_object` is an object that is filled, `lane` the objects of a lane, `sink` all of them; `store` is where objects go: a bucket,
-//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC.
+//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC. `aws_files` reads the keys of AWS's
+//! tools, which `renewed` does again when they have changed.
 //!
 //! Invariant: a group is settled only when an object that covers it is in the store.
 //! Invariant: a lane has at most one write on its way, and it is named by the end of the last object that is known.
 
 #![forbid(unsafe_code)]
 
+mod aws_files;
 mod chains;
 mod connector;
 mod created;
@@ -35,6 +37,7 @@ mod directory;
 mod footer;
 mod lane;
 mod open_object;
+mod renewed;
 mod settings;
 mod sink;
 mod store;

@@ -96,7 +96,7 @@ fn failed(name: &str, error: &Error) -> io::Error {
     let remedy = match error {
         Error::NotFound { .. } => "; is there such a bucket? bbq makes none",
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "; check access_key_id, secret_access_key and what they may do (s3:PutObject, s3:GetObject)"
+            "; check access_key_id and secret_access_key, or the profile, and what they may do (s3:PutObject, s3:GetObject)"
         }
         Error::NotImplemented { .. } => "; the server must have conditional writes (If-None-Match: *)",
         _ => "",
