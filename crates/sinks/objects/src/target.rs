@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bbq_sink::{Kind, Now, OpenError, PROXY, Proxy, Resolver, Sink, Target, tls_options};
+use bbq_sink::{Kind, Now, OpenError, PROXY, Sink, Target, tls_options};
 use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values, has_user};
 use bbq_storage::Storage;
-use bbq_tls::ClientTls;
-use object_store::RetryConfig;
 use object_store::StaticCredentialProvider;
 use object_store::aws::{
     AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider, S3ConditionalPut,
@@ -17,12 +15,13 @@ use object_store::aws::{
 
 use super::aws_files::{AwsFiles, Profile, Source};
 use super::chains::Chains;
+use super::connection::{Connection, once};
 use super::connector::Connector;
 use super::directory::Directory;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
-use super::store::Store;
+use super::store::{Bucket, Cloud, Store};
 
 /// An object of this size costs little more to write and to read than its bytes.
 const BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
@@ -33,20 +32,27 @@ const SECONDS_MAX: u64 = 24 * 3600;
 /// What zstd does by default.
 const LEVEL_DEFAULT: u64 = 3;
 
-const BYTES: SpecOption = SpecOption {
+pub(super) const BYTES: SpecOption = SpecOption {
     key: "object_bytes",
     values: Values::Size(1024..=BYTES_MAX),
     default: "8MiB",
     meaning: "an object is written when it has so many compressed bytes; zstd compresses 128 KiB of messages at a time",
 };
-const SECONDS: SpecOption = SpecOption {
+pub(super) const SECONDS: SpecOption = SpecOption {
     key: "object_seconds",
     values: Values::Number(1..=SECONDS_MAX),
     default: "60",
     meaning: "an object is written so long after its first message came; until then its messages stay in the spool",
 };
-const LEVEL: SpecOption =
+pub(super) const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
+
+static CLOUD: Cloud = Cloud {
+    condition: "If-None-Match: *",
+    has_suffix_ranges: true,
+    no_bucket: "is there such a bucket? bbq makes none",
+    no_access: "check access_key_id and secret_access_key, or the profile, and what they may do (s3:PutObject, s3:GetObject)",
+};
 
 /// `s3://BUCKET/PREFIX`
 pub static S3: Kind = Kind {
@@ -110,7 +116,7 @@ pub static OBJECTS: Kind = Kind {
     parse: parse_directory,
 };
 
-fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, ConfigError> {
+pub(super) fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, ConfigError> {
     let bytes = query.take_number(BYTES.key)?.unwrap_or(BYTES_DEFAULT);
     let seconds = query.take_number(SECONDS.key)?.unwrap_or(SECONDS_DEFAULT);
     let level = query.take_number(LEVEL.key)?.unwrap_or(LEVEL_DEFAULT);
@@ -132,20 +138,25 @@ fn parse_directory(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Targ
     Ok(Arc::new(DirectoryTarget { settings, directory: PathBuf::from(argument) }))
 }
 
-fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
-    let shown = format!("s3:{argument}");
-    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write s3://BUCKET/PREFIX"));
-    let rest = argument.strip_prefix("//").unwrap_or_default();
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+/// Reads `BUCKET/PREFIX`. The prefix is empty, or ends with a slash.
+pub(super) fn bucket_and_prefix(text: &str) -> Result<(&str, String), &'static str> {
+    let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if bucket.is_empty() || !bucket.bytes().all(is_name) {
-        return Err(wrong("it has no name of a bucket"));
+        return Err("it has no name of a bucket");
     }
     let prefix = prefix.trim_end_matches('/');
     if prefix.split('/').any(|part| part.is_empty() || part == "." || part == "..") && !prefix.is_empty() {
-        return Err(wrong("the prefix has an empty part"));
+        return Err("the prefix has an empty part");
     }
-    let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+    Ok((bucket, if prefix.is_empty() { String::new() } else { format!("{prefix}/") }))
+}
+
+fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
+    let shown = format!("s3:{argument}");
+    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write s3://BUCKET/PREFIX"));
+    let (bucket, prefix) =
+        bucket_and_prefix(argument.strip_prefix("//").unwrap_or_default()).map_err(wrong)?;
     let text = |query: &mut Query<'_>, key| query.take(key, |text| Ok(text.to_owned()));
     let endpoint = query.take("endpoint", endpoint)?;
     let region = text(query, "region")?;
@@ -160,15 +171,12 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
     }
     let files = AwsFiles::new(profile.as_deref(), &variable);
     let is_path_style = query.take_word("path_style", &[("on", true), ("off", false)])?.unwrap_or(true);
-    let proxy = Proxy::take(&shown, query)?;
-    let ca = query.take("tls_ca", |path| Ok(PathBuf::from(path)))?;
-    let tls = ClientTls { ca, certificate: None };
-    tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
+    let connection = Connection::take(&shown, query)?;
     let bucket = bucket.to_owned();
     let settings = settings(shown.clone(), query)?;
     let keys = access_key_id.zip(secret_access_key);
     let target =
-        S3Target { settings, bucket, prefix, endpoint, region, keys, files, is_path_style, proxy, tls };
+        S3Target { settings, bucket, prefix, endpoint, region, keys, files, is_path_style, connection };
     if target.wants_files() {
         let read = target.files.read().and_then(|profile| target.checked(profile));
         read.map_err(|problem| ConfigError::new(format!("{shown:?}: {problem}")))?;
@@ -194,8 +202,7 @@ struct S3Target {
     keys: Option<(String, Secret)>,
     files: AwsFiles,
     is_path_style: bool,
-    proxy: Proxy,
-    tls: ClientTls,
+    connection: Connection,
 }
 
 impl Target for DirectoryTarget {
@@ -221,16 +228,15 @@ impl Target for S3Target {
         let not_yet = |error: &dyn std::fmt::Display| {
             OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))
         };
-        let tls = self.tls.read().map_err(|error| not_yet(&error))?;
-        let resolver = Resolver::start().map_err(OpenError::NotYet)?;
-        let connector = Connector::new(resolver, tls, &self.proxy);
+        let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
         let profile = match self.wants_files() {
             true => Some(self.files.read().map_err(|error| not_yet(&error))?),
             false => None,
         };
         let builder = self.builder(connector, profile).map_err(|error| not_yet(&error))?;
         let bucket = builder.build().map_err(|error| not_yet(&error))?;
-        open(&self.settings, Store::Bucket(bucket, self.prefix.clone()), state)
+        let bucket = Bucket { store: Arc::new(bucket), prefix: self.prefix.clone(), cloud: &CLOUD };
+        open(&self.settings, Store::Bucket(bucket), state)
     }
 }
 
@@ -249,8 +255,6 @@ impl S3Target {
     }
 
     fn builder(&self, connector: Connector, profile: Option<Profile>) -> Result<AmazonS3Builder, String> {
-        // The driver retries, so that a server that hangs is known at once.
-        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let environment = AmazonS3Builder::from_env();
         let of_environment = |key| environment.get_config_value(&key);
         let (of_profile, region) = profile.map(|profile| (profile.endpoint, profile.region)).unzip();
@@ -269,7 +273,7 @@ impl S3Target {
             .with_allow_http(true)
             .with_virtual_hosted_style_request(!self.is_path_style)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_retry(retry)
+            .with_retry(once())
             .with_http_connector(connector);
         if let Some(region) = region {
             builder = builder.with_region(region);
@@ -334,11 +338,15 @@ fn fixed(id: &str, secret: &Secret, token: Option<&Secret>) -> AwsCredentialProv
 }
 
 /// An environment variable that is set and not empty.
-fn variable(name: &str) -> Option<String> {
+pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn open(settings: &ObjectSettings, store: Store, state: Option<&str>) -> Result<Box<dyn Sink>, OpenError> {
+pub(super) fn open(
+    settings: &ObjectSettings,
+    store: Store,
+    state: Option<&str>,
+) -> Result<Box<dyn Sink>, OpenError> {
     let chains = match state.and_then(Chains::parse) {
         Some(chains) => chains,
         None => Chains::new().map_err(OpenError::NotYet)?,
@@ -348,11 +356,11 @@ fn open(settings: &ObjectSettings, store: Store, state: Option<&str>) -> Result<
 }
 
 /// Reads the URL of a server.
-fn endpoint(url: &str) -> Result<String, String> {
+pub(super) fn endpoint(url: &str) -> Result<String, String> {
     // It would be in the log and in the status.
     if has_user(url) {
         return Err(
-            "it has a user or a password; write it without, and use access_key_id and secret_access_key_file"
+            "it has a user or a password; write it without, as the options of the sink say who connects"
                 .to_owned(),
         );
     }
@@ -402,7 +410,7 @@ mod tests {
             ("s3://bucket/a//b", "empty part"),
             ("s3://bucket/a/../b", "empty part"),
             ("s3://bucket?endpoint=host:9000", "https://HOST:PORT"),
-            ("s3://bucket?endpoint=http://me:sesame@host:9000", "secret_access_key_file"),
+            ("s3://bucket?endpoint=http://me:sesame@host:9000", "user or a password"),
             ("s3://bucket?access_key_id=me", "need each other"),
             ("s3://bucket?access_key_id=me&secret_access_key_env=PATH&profile=x", "contradict each other"),
             ("s3://bucket?profile=no-such-profile", "no profile \"no-such-profile\""),
