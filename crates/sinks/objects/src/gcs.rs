@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bbq_sink::{Kind, Now, OpenError, PROXY, Sink, Target, tls_options};
 use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values};
 use bbq_storage::Storage;
-use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
+use object_store::StaticCredentialProvider;
+use object_store::gcp::{GcpCredential, GcpCredentialProvider, GoogleCloudStorageBuilder};
 
 use super::connection::{Connection, once};
 use super::connector::Connector;
@@ -81,22 +82,25 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write gs://BUCKET/PREFIX"));
     let (bucket, prefix) =
         bucket_and_prefix(argument.strip_prefix("//").unwrap_or_default()).map_err(wrong)?;
-    let given = query.take("endpoint", endpoint)?;
-    let emulator = variable("STORAGE_EMULATOR_HOST").filter(|_| given.is_none());
+    let server = query.take("endpoint", endpoint)?;
+    let emulator = variable("STORAGE_EMULATOR_HOST").filter(|_| server.is_none());
     let is_emulator = emulator.is_some();
     let emulator = emulator.map(|host| if host.contains("://") { host } else { format!("http://{host}") });
     let emulator = emulator.map(|url| endpoint(&url)).transpose();
     let emulator = emulator.map_err(|problem| wrong(&format!("STORAGE_EMULATOR_HOST: {problem}")))?;
-    let credentials =
-        query.take("credentials", |path| key_in(Path::new(path)).map(|_| PathBuf::from(path)))?;
-    let credentials = credentials.or_else(|| of_environment(&variable)).filter(|_| !is_emulator);
-    if let Some(path) = &credentials {
-        key_in(path).map_err(|problem| ConfigError::new(format!("{shown:?}: credentials: {problem}")))?;
-    }
+    let given = query.take("credentials", |path| key_in(Path::new(path)).map(|_| PathBuf::from(path)))?;
+    let credentials = match given {
+        _ if is_emulator => None,
+        Some(path) => Some(path),
+        None => {
+            let found = of_environment(&variable).map(|path| key_in(&path).map(|_| path)).transpose();
+            found.map_err(|problem| ConfigError::new(format!("{shown:?}: credentials: {problem}")))?
+        }
+    };
     let connection = Connection::take(&shown, query)?;
     let bucket = bucket.to_owned();
     let settings = settings(shown.clone(), query)?;
-    let endpoint = given.or(emulator);
+    let endpoint = server.or(emulator);
     Ok(Arc::new(GcsTarget { settings, bucket, prefix, endpoint, is_emulator, credentials, connection }))
 }
 
@@ -153,6 +157,11 @@ impl Target for GcsTarget {
             .with_http_connector(connector.clone());
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_base_url(endpoint);
+        }
+        if self.is_emulator {
+            // Without any, the library would look for a file.
+            let none = GcpCredential { bearer: String::new() };
+            builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(none)));
         }
         if let Some(path) = self.credentials.clone() {
             let bucket = self.bucket.clone();

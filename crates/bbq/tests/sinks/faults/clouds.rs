@@ -11,6 +11,7 @@ use crate::cloud_server::{Cloud, CloudServer, Protocol};
 use crate::support::{Server, Setup, free_ports};
 
 struct Bucket {
+    protocol: Protocol,
     cloud: Cloud,
     _server: CloudServer,
     /// Whether the sink has the right key.
@@ -32,7 +33,7 @@ fn start(protocol: Protocol, fault: Fault, test: &mut dyn FnMut(&mut dyn Destina
     let server = cloud.start();
     let proxy = FaultProxy::start(free_ports(1)[0], cloud.port);
     let knows_key = Cell::new(fault != Fault::WrongCredentials);
-    test(&mut Bucket { cloud, _server: server, knows_key, proxy });
+    test(&mut Bucket { protocol, cloud, _server: server, knows_key, proxy });
 }
 
 impl Destination for Bucket {
@@ -73,7 +74,10 @@ impl Destination for Bucket {
             Fault::WrongCredentials => {
                 self.knows_key.set(true);
                 self.prepare(server.setup);
-                reload(server);
+                // A file of Google's is read again without.
+                if self.protocol == Protocol::Azure {
+                    reload(server);
+                }
             }
             _ => panic!("{fault:?}"),
         }
