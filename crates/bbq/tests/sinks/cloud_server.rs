@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
+use percent_encoding::percent_decode_str;
 use ring::hmac;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -271,7 +272,8 @@ impl Shared {
             let status = if self.protocol == Protocol::Google { "401 Unauthorized" } else { "403 Forbidden" };
             return response(status, "", b"");
         }
-        let Some(path) = path.map(|path| self.root.join(path)) else {
+        let decoded = path.map(|path| percent_decode_str(path).decode_utf8_lossy());
+        let Some(path) = decoded.map(|path| self.root.join(&*path)) else {
             return response("404 Not Found", "", b"");
         };
         if !self.root.join(BUCKET).exists() {

@@ -136,7 +136,7 @@ fn keys_come_from_the_shared_files_and_are_read_again_when_they_change() {
 fn a_profile_with_what_is_not_supported_is_refused() {
     let setup = with_profile("sso_session = corp");
     let (code, output) = refused_start(&mut setup.command());
-    assert_eq!(code, Some(1), "{output}");
+    assert_eq!(code, Some(2), "{output}");
     assert!(output.contains("sso_session") && output.contains(".aws/config"), "{output}");
 }
 
