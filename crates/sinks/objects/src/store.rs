@@ -43,6 +43,9 @@ pub(super) struct Bucket {
     pub(super) cloud: &'static Cloud,
 }
 
+/// In the URLs by which a machine in a cloud asks who it is.
+const METADATA: [&str; 3] = ["//169.254.169.254/", "//169.254.170.2/", "//metadata.google.internal/"];
+
 /// See the module.
 #[derive(Debug)]
 pub(super) enum Store {
@@ -126,14 +129,6 @@ impl Bucket {
     }
 
     fn failed(&self, name: &str, error: &Error) -> io::Error {
-        let remedy = match error {
-            Error::NotFound { .. } => self.cloud.no_bucket.to_owned(),
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => self.cloud.no_access.to_owned(),
-            Error::NotImplemented { .. } => {
-                format!("the server must have conditional writes ({})", self.cloud.condition)
-            }
-            _ => String::new(),
-        };
         let mut text = error.to_string();
         let mut source = error.source();
         // The texts of most errors have those of their sources.
@@ -144,6 +139,21 @@ impl Bucket {
             }
             source = error.source();
         }
+        let remedy = match error {
+            Error::NotFound { .. } => self.cloud.no_bucket.to_owned(),
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => self.cloud.no_access.to_owned(),
+            Error::NotImplemented { .. } => {
+                format!("the server must have conditional writes ({})", self.cloud.condition)
+            }
+            // The library asks the machine when there is nothing else.
+            _ if METADATA.iter().any(|server| text.contains(server)) => {
+                format!(
+                    "there are no credentials but those of the machine, if it has any; {}",
+                    self.cloud.no_access
+                )
+            }
+            _ => String::new(),
+        };
         let separator = if remedy.is_empty() { "" } else { "; " };
         io::Error::other(format!("{name}: {text}{separator}{remedy}"))
     }
