@@ -108,6 +108,7 @@ mod tests {
             let argument = match kind.argument {
                 "" => "",
                 url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//host/name",
+                url if url.starts_with("//ACCOUNT/") => "//account/name",
                 url if url.starts_with("//") => "//host",
                 _ => "x",
             };
@@ -118,6 +119,8 @@ mod tests {
                     Values::Secret => continue,
                     // Files, which are read.
                     Values::Text { form: "PATH", .. } => continue,
+                    // In files as well.
+                    Values::Text { .. } if option.key == "profile" => continue,
                     // Their defaults are descriptions.
                     Values::Text { .. } if option.key == "endpoint" => "http://host".to_owned(),
                     Values::Text { .. } if ["stream", "region", "access_key_id"].contains(&option.key) => {

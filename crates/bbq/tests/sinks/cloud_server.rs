@@ -30,6 +30,7 @@ const AZURE_KEY: &str = "c2VzYW1lLXNlc2FtZQ==";
 const AZURE_KEY_OF_OTHERS: &str = "bm90LXNlc2FtZQ==";
 /// The name of the key of the service account at Google, which every token has.
 const GOOGLE_KEY_ID: &str = "of-bbq";
+/// Generated for these tests; it opens nothing.
 const GOOGLE_KEY: &str = include_str!("service_account.pem");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 use super::connection::{Connection, once};
 use super::settings::ObjectSettings;
-use super::store::{Bucket, Cloud, Store};
+use super::store::{Bucket, Cloud, Remote, Store};
 use super::target::{BYTES, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
@@ -192,7 +192,7 @@ impl Target for AzureTarget {
                 false => not_yet(&error),
             }
         })?;
-        let bucket = Bucket { store: Arc::new(store), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let bucket = Bucket { remote: Remote::Azure(store), prefix: self.prefix.clone(), cloud: &CLOUD };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }

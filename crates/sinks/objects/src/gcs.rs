@@ -17,7 +17,7 @@ use super::connection::{Connection, once};
 use super::connector::Connector;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
-use super::store::{Bucket, Cloud, Store};
+use super::store::{Bucket, Cloud, Remote, Store};
 use super::target::{BYTES, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
@@ -170,7 +170,7 @@ impl Target for GcsTarget {
             builder = builder.with_credentials(Arc::new(Renewed::new(paths, read)));
         }
         let store = builder.build().map_err(|error| not_yet(&error))?;
-        let bucket = Bucket { store: Arc::new(store), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let bucket = Bucket { remote: Remote::Google(store), prefix: self.prefix.clone(), cloud: &CLOUD };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }

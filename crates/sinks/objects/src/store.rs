@@ -5,8 +5,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::aws::AmazonS3;
+#[cfg(feature = "azure")]
+use object_store::azure::MicrosoftAzure;
+#[cfg(feature = "gcs")]
+use object_store::gcp::GoogleCloudStorage;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore as _, PutMode, PutPayload};
 
 use super::created::Created;
 use super::directory::Directory;
@@ -34,10 +39,45 @@ pub(super) struct Cloud {
     pub(super) no_access: &'static str,
 }
 
+/// The stores of this build. No `dyn ObjectStore`, which would bring all that the library can do with each into the program.
+#[derive(Debug)]
+pub(super) enum Remote {
+    S3(AmazonS3),
+    #[cfg(feature = "gcs")]
+    Google(GoogleCloudStorage),
+    #[cfg(feature = "azure")]
+    Azure(MicrosoftAzure),
+}
+
+impl Remote {
+    /// Writes an object unless there is one.
+    async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+        let options = PutMode::Create.into();
+        match self {
+            Remote::S3(store) => store.put_opts(path, payload, options).await?,
+            #[cfg(feature = "gcs")]
+            Remote::Google(store) => store.put_opts(path, payload, options).await?,
+            #[cfg(feature = "azure")]
+            Remote::Azure(store) => store.put_opts(path, payload, options).await?,
+        };
+        Ok(())
+    }
+
+    async fn get(&self, path: &Path, options: GetOptions) -> Result<GetResult, Error> {
+        match self {
+            Remote::S3(store) => store.get_opts(path, options).await,
+            #[cfg(feature = "gcs")]
+            Remote::Google(store) => store.get_opts(path, options).await,
+            #[cfg(feature = "azure")]
+            Remote::Azure(store) => store.get_opts(path, options).await,
+        }
+    }
+}
+
 /// A bucket, or what its cloud calls so.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) remote: Remote,
     /// What precedes every name: nothing, or what ends with a slash.
     pub(super) prefix: String,
     pub(super) cloud: &'static Cloud,
@@ -96,10 +136,10 @@ impl Bucket {
         let patience =
             REQUEST_TIMEOUT + Duration::from_secs(bytes.len() as u64 / UPLOAD_BYTES_PER_SECOND_MIN);
         let payload = PutPayload::from_bytes(hyper::body::Bytes::from_owner(bytes));
-        let put = self.store.put_opts(&path, payload, PutMode::Create.into());
+        let put = self.remote.create(&path, payload);
         match tokio::time::timeout(patience, put).await {
             Err(_) => Err(late(name, patience)),
-            Ok(Ok(_)) => Ok(Created::New),
+            Ok(Ok(())) => Ok(Created::New),
             Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(Created::Exists),
             Ok(Err(error)) => Err(self.failed(name, &error)),
         }
@@ -112,12 +152,13 @@ impl Bucket {
             let range = match self.cloud.has_suffix_ranges {
                 true => GetRange::Suffix(FOOTER_BYTES as u64),
                 false => {
-                    let length = self.store.head(&path).await?.size;
+                    let head = GetOptions { head: true, ..GetOptions::default() };
+                    let length = self.remote.get(&path, head).await?.meta.size;
                     GetRange::Bounded(length.saturating_sub(FOOTER_BYTES as u64)..length)
                 }
             };
             let options = GetOptions { range: Some(range), ..GetOptions::default() };
-            self.store.get_opts(&path, options).await?.bytes().await
+            self.remote.get(&path, options).await?.bytes().await
         };
         let read = tokio::time::timeout(REQUEST_TIMEOUT, read).await;
         let end = read.map_err(|_| late(name, REQUEST_TIMEOUT))?;

@@ -21,7 +21,7 @@ use super::directory::Directory;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
-use super::store::{Bucket, Cloud, Store};
+use super::store::{Bucket, Cloud, Remote, Store};
 
 /// An object of this size costs little more to write and to read than its bytes.
 const BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
@@ -235,7 +235,7 @@ impl Target for S3Target {
         };
         let builder = self.builder(connector, profile).map_err(|error| not_yet(&error))?;
         let bucket = builder.build().map_err(|error| not_yet(&error))?;
-        let bucket = Bucket { store: Arc::new(bucket), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let bucket = Bucket { remote: Remote::S3(bucket), prefix: self.prefix.clone(), cloud: &CLOUD };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }
