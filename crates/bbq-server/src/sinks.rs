@@ -24,6 +24,10 @@ pub static SINK_KINDS: &[&Kind] = &[
     &bbq_sink_nats::NATS,
     #[cfg(feature = "s3")]
     &bbq_sink_objects::S3,
+    #[cfg(feature = "gcs")]
+    &bbq_sink_objects::GCS,
+    #[cfg(feature = "azure")]
+    &bbq_sink_objects::AZURE,
     #[cfg(feature = "s3")]
     &bbq_sink_objects::OBJECTS,
     &bbq_sink::NULL,
@@ -37,6 +41,10 @@ static LEFT_OUT: &[LeftOut] = &[
     LeftOut { word: "nats", feature: "nats" },
     #[cfg(not(feature = "s3"))]
     LeftOut { word: "s3", feature: "s3" },
+    #[cfg(not(feature = "gcs"))]
+    LeftOut { word: "gs", feature: "gcs" },
+    #[cfg(not(feature = "azure"))]
+    LeftOut { word: "az", feature: "azure" },
     #[cfg(not(feature = "s3"))]
     LeftOut { word: "objects", feature: "s3" },
 ];
@@ -100,6 +108,7 @@ mod tests {
             let argument = match kind.argument {
                 "" => "",
                 url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//host/name",
+                url if url.starts_with("//ACCOUNT/") => "//account/name",
                 url if url.starts_with("//") => "//host",
                 _ => "x",
             };
@@ -110,6 +119,8 @@ mod tests {
                     Values::Secret => continue,
                     // Files, which are read.
                     Values::Text { form: "PATH", .. } => continue,
+                    // In files as well.
+                    Values::Text { .. } if option.key == "profile" => continue,
                     // Their defaults are descriptions.
                     Values::Text { .. } if option.key == "endpoint" => "http://host".to_owned(),
                     Values::Text { .. } if ["stream", "region", "access_key_id"].contains(&option.key) => {

@@ -28,6 +28,8 @@ use super::resolver::Resolver;
 const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first 32 bits of the addresses at which Amazon tells a machine, and a container, its role.
 const AWS_METADATA: [u16; 2] = [0xfd00, 0x0ec2];
+/// The name of the server from which Google tells a machine its account.
+const GOOGLE_METADATA: &str = "metadata.google.internal";
 
 /// The option.
 pub const PROXY: SpecOption = SpecOption {
@@ -148,6 +150,9 @@ fn near(server: &Uri) -> Option<Near> {
     let host = server.host().unwrap_or_default();
     if host.eq_ignore_ascii_case("localhost") {
         return Some(Near::Machine);
+    }
+    if host.eq_ignore_ascii_case(GOOGLE_METADATA) {
+        return Some(Near::Metadata);
     }
     let address: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
     match address.to_canonical() {
@@ -297,7 +302,11 @@ mod tests {
         for machine in ["http://LocalHost:1/", "https://127.0.0.1/", "http://[::1]:9200/x"] {
             assert_eq!(near(machine), Some(Near::Machine), "{machine}");
         }
-        for metadata in ["http://169.254.169.254/latest", "http://[fd00:ec2::254]/latest"] {
+        for metadata in [
+            "http://169.254.169.254/latest",
+            "http://[fd00:ec2::254]/latest",
+            "http://metadata.google.internal/computeMetadata",
+        ] {
             assert_eq!(near(metadata), Some(Near::Metadata), "{metadata}");
         }
         for far in [

@@ -27,7 +27,7 @@ pub use file_stamp::FileStamp;
 pub use quantity::{parse_bytes, with_unit};
 pub use query::{NAME_OPTION, Query, SpecOption, checked_name, has_user, hint, nearest};
 pub use rate_limited_log::RateLimitedLog;
-pub use secret::{SECRET_BYTES_MAX, SECRET_SHOWN, Secret};
+pub use secret::{SECRET_BYTES_MAX, SECRET_SHOWN, Secret, warn_if_others_read};
 pub use spec_text::{SpecText, scalar, without_user};
 pub use time::{unix_ns, unix_seconds};
 pub use values::{AUTO, Values};

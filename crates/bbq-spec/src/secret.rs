@@ -4,7 +4,7 @@
 //! with the last copy.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -23,6 +23,19 @@ pub const SECRET_SHOWN: &str = "<secret>";
 /// The bit of a file's mode that lets every user read the file, not only its owner and its group.
 const OTHERS_READ: u32 = 0o004;
 
+/// Tells the operator if every user can read a file that has secrets.
+pub fn warn_if_others_read(path: &Path) {
+    if let Ok(metadata) = fs::metadata(path) {
+        warn_if_readable(path, &metadata);
+    }
+}
+
+fn warn_if_readable(path: &Path, metadata: &Metadata) {
+    if metadata.mode() & OTHERS_READ != 0 {
+        warn!(path = %path.display(), "every user can read this secret; remove the permission with chmod o-r");
+    }
+}
+
 /// A text that must not be seen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<Zeroizing<Box<str>>>);
@@ -40,9 +53,7 @@ impl Secret {
         if !metadata.is_file() {
             return Err(format!("{shown} is not a regular file"));
         }
-        if metadata.mode() & OTHERS_READ != 0 {
-            warn!(path = %shown, "every user can read this secret; remove the permission with chmod o-r");
-        }
+        warn_if_readable(path, &metadata);
         // With room for all of it, as a buffer that grows leaves parts of the secret behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET_BYTES_MAX as usize + READ_ROOM_BYTES));
         let file = File::open(path).map_err(unreadable)?;

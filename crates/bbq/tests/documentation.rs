@@ -269,6 +269,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
                 "" => "",
                 url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//a/b",
                 url if url.ends_with("/PATH") => "//a/b",
+                account if account.starts_with("//ACCOUNT/") => "//a/b",
                 address if address.starts_with("//") => "//a",
                 _ => "a",
             };

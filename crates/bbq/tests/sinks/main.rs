@@ -4,6 +4,10 @@
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
 mod backlog;
+#[cfg(all(feature = "azure", feature = "gcs"))]
+mod cloud_server;
+#[cfg(all(feature = "azure", feature = "gcs"))]
+mod clouds;
 #[path = "../support/curl.rs"]
 #[expect(dead_code, reason = "what other tests look at, too")]
 mod curl;

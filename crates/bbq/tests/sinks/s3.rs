@@ -11,8 +11,8 @@ use super::objects::{assert_once_and_in_order, assert_recovered, messages, objec
 use super::s3_server::{BUCKET, KEY_ID, S3, SECRET};
 use super::senders::wait_problem;
 use crate::authority::Authority;
-use crate::support::Setup;
 use crate::support::lineage::Lineage;
+use crate::support::{Setup, refused_start};
 
 /// A server with the default configuration that writes to an S3 server.
 fn unconfigured(endpoint: &str, query: &str) -> Setup {
@@ -88,6 +88,56 @@ fn a_key_that_the_server_does_not_know_is_told() {
     wait_problem(&server, "check access_key_id");
     assert_eq!(server.status()["ledger"]["queued"], 1);
     assert!(objects(&s3.bucket()).is_empty());
+}
+
+/// A server whose sink has everything from the profile `logs` of the files in `{dir}/.aws`.
+fn with_profile(config: &str) -> Setup {
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
+    setup.set_sinks(&[&format!("s3://{BUCKET}/host?object_seconds=1&profile=logs")]);
+    fs::create_dir(setup.path().join(".aws")).expect("a directory");
+    fs::write(setup.path().join(".aws/config"), format!("[profile logs]\n{config}\n")).expect("a file");
+    let home = format!("HOME={}", setup.path().display());
+    // Which the profile of the SPEC goes before.
+    setup.config("drain_timeout_seconds = 1\n").prefix(&[
+        "env",
+        &home,
+        "AWS_ACCESS_KEY_ID=you",
+        "AWS_SECRET_ACCESS_KEY=x",
+    ])
+}
+
+#[test]
+fn keys_come_from_the_shared_files_and_are_read_again_when_they_change() {
+    let s3 = S3::new();
+    s3.make_bucket();
+    let _running = s3.start();
+    let setup = with_profile(&format!("region = us-east-1\nendpoint_url = {}", plain(s3.port)));
+    let put = |secret: &str| {
+        let text = format!("[logs]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {secret}\n");
+        fs::write(setup.path().join(".aws/credentials"), text).expect("a file");
+    };
+    put("not-sesame");
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    wait_problem(&server, "check access_key_id");
+    assert!(objects(&s3.bucket()).is_empty());
+    put(SECRET);
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["precious"]);
+    fs::remove_file(setup.path().join(".aws/credentials")).expect("it is there");
+    server.send(1, b"later\n");
+    wait_problem(&server, "has no aws_access_key_id");
+    put(SECRET);
+    server.wait_delivered(2);
+    assert!(!setup.log().contains(SECRET), "{}", setup.log());
+}
+
+#[test]
+fn a_profile_with_what_is_not_supported_is_refused() {
+    let setup = with_profile("sso_session = corp");
+    let (code, output) = refused_start(&mut setup.command());
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("sso_session") && output.contains(".aws/config"), "{output}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `s3://BUCKET/PREFIX` and `objects:DIRECTORY` write objects of compressed lines of JSON, each message exactly once.
+//! `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://ACCOUNT/CONTAINER/PREFIX` and `objects:DIRECTORY` write objects of compressed lines of JSON, each message exactly once.
 //!
 //! ```text
 //! PREFIX/<id>/lane-0/00000000000000000000.ndjson.zst      covers the positions 0 to 81920 of lane 0
@@ -21,23 +21,35 @@
 //! objects may be deleted once the cursor covers them. The id is durable before the first write.
 //!
 //! `open_object` is an object that is filled, `lane` the objects of a lane, `sink` all of them; `store` is where objects go: a bucket,
-//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC.
+//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC, as are `gcs` and `azure`. `aws_files` reads the keys of AWS's
+//! tools, which `renewed` does again when they have changed.
 //!
 //! Invariant: a group is settled only when an object that covers it is in the store.
 //! Invariant: a lane has at most one write on its way, and it is named by the end of the last object that is known.
 
 #![forbid(unsafe_code)]
 
+mod aws_files;
+#[cfg(feature = "azure")]
+mod azure;
 mod chains;
+mod connection;
 mod connector;
 mod created;
 mod directory;
 mod footer;
+#[cfg(feature = "gcs")]
+mod gcs;
 mod lane;
 mod open_object;
+mod renewed;
 mod settings;
 mod sink;
 mod store;
 mod target;
 
+#[cfg(feature = "azure")]
+pub use azure::AZURE;
+#[cfg(feature = "gcs")]
+pub use gcs::GCS;
 pub use target::{OBJECTS, S3};

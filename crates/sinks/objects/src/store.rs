@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::AmazonS3;
+#[cfg(feature = "azure")]
+use object_store::azure::MicrosoftAzure;
+#[cfg(feature = "gcs")]
+use object_store::gcp::GoogleCloudStorage;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore as _, PutMode, PutPayload};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore as _, PutMode, PutPayload};
 
 use super::created::Created;
 use super::directory::Directory;
@@ -22,47 +26,95 @@ const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 256 * 1024;
 /// Written once for each sink, by which bbq sees whether the server refuses to write an object twice.
 const PROBE: &str = "conditional-writes";
 
+/// What differs between clouds.
+#[derive(Debug)]
+pub(super) struct Cloud {
+    /// The header of a write that fails if there is an object of the name.
+    pub(super) condition: &'static str,
+    /// It sends the last bytes of an object to somebody who does not know its length.
+    pub(super) has_suffix_ranges: bool,
+    /// What to do if the bucket is not there ..
+    pub(super) no_bucket: &'static str,
+    /// .. and if it does not let bbq in.
+    pub(super) no_access: &'static str,
+}
+
+/// The stores of this build. No `dyn ObjectStore`, which would bring all that the library can do with each into the program.
+#[derive(Debug)]
+pub(super) enum Remote {
+    S3(AmazonS3),
+    #[cfg(feature = "gcs")]
+    Google(GoogleCloudStorage),
+    #[cfg(feature = "azure")]
+    Azure(MicrosoftAzure),
+}
+
+impl Remote {
+    /// Writes an object unless there is one.
+    async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+        let options = PutMode::Create.into();
+        match self {
+            Remote::S3(store) => store.put_opts(path, payload, options).await?,
+            #[cfg(feature = "gcs")]
+            Remote::Google(store) => store.put_opts(path, payload, options).await?,
+            #[cfg(feature = "azure")]
+            Remote::Azure(store) => store.put_opts(path, payload, options).await?,
+        };
+        Ok(())
+    }
+
+    async fn get(&self, path: &Path, options: GetOptions) -> Result<GetResult, Error> {
+        match self {
+            Remote::S3(store) => store.get_opts(path, options).await,
+            #[cfg(feature = "gcs")]
+            Remote::Google(store) => store.get_opts(path, options).await,
+            #[cfg(feature = "azure")]
+            Remote::Azure(store) => store.get_opts(path, options).await,
+        }
+    }
+}
+
+/// A bucket, or what its cloud calls so.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) remote: Remote,
+    /// What precedes every name: nothing, or what ends with a slash.
+    pub(super) prefix: String,
+    pub(super) cloud: &'static Cloud,
+}
+
+/// In the URLs by which a machine in a cloud asks who it is.
+const METADATA: [&str; 3] = ["//169.254.169.254/", "//169.254.170.2/", "//metadata.google.internal/"];
+
 /// See the module.
 #[derive(Debug)]
 pub(super) enum Store {
-    /// A bucket, and what precedes every name.
-    Bucket(AmazonS3, String),
+    Bucket(Bucket),
     Directory(Directory),
 }
 
 impl Store {
     /// Checks that the destination can be written to, and refuses to write an object twice.
     pub(super) async fn probe(&self, id: &str) -> io::Result<()> {
-        let Store::Bucket(..) = self else { return Ok(()) };
+        let Store::Bucket(bucket) = self else { return Ok(()) };
         let name = format!("{id}/{PROBE}");
         for _ in 0..2 {
             if self.create(&name, Arc::default()).await? == Created::Exists {
                 return Ok(());
             }
         }
-        Err(io::Error::other(
-            "the server wrote an object twice that was to be written only if there is none (If-None-Match: *); bbq cannot write each \
-             message once to it: use a server with conditional writes",
-        ))
+        Err(io::Error::other(format!(
+            "the server wrote an object twice that was to be written only if there is none ({}); bbq cannot write each message once to \
+             it: use a server with conditional writes",
+            bucket.cloud.condition
+        )))
     }
 
     /// Writes an object unless there is one of that name.
     pub(super) async fn create(&self, name: &str, bytes: Arc<[u8]>) -> io::Result<Created> {
         match self {
             Store::Directory(directory) => directory.create(name, &bytes),
-            Store::Bucket(bucket, prefix) => {
-                let path = Path::from(format!("{prefix}{name}"));
-                let patience =
-                    REQUEST_TIMEOUT + Duration::from_secs(bytes.len() as u64 / UPLOAD_BYTES_PER_SECOND_MIN);
-                let payload = PutPayload::from_bytes(hyper::body::Bytes::from_owner(bytes));
-                let put = bucket.put_opts(&path, payload, PutMode::Create.into());
-                match tokio::time::timeout(patience, put).await {
-                    Err(_) => Err(late(name, patience)),
-                    Ok(Ok(_)) => Ok(Created::New),
-                    Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(Created::Exists),
-                    Ok(Err(error)) => Err(failed(name, &error)),
-                }
-            }
+            Store::Bucket(bucket) => bucket.create(name, bytes).await,
         }
     }
 
@@ -70,16 +122,7 @@ impl Store {
     pub(super) async fn footer(&self, name: &str) -> io::Result<Footer> {
         let end = match self {
             Store::Directory(directory) => directory.end(name)?,
-            Store::Bucket(bucket, prefix) => {
-                let path = Path::from(format!("{prefix}{name}"));
-                let range = Some(GetRange::Suffix(FOOTER_BYTES as u64));
-                let read = async {
-                    bucket.get_opts(&path, GetOptions { range, ..GetOptions::default() }).await?.bytes().await
-                };
-                let read = tokio::time::timeout(REQUEST_TIMEOUT, read).await;
-                let end = read.map_err(|_| late(name, REQUEST_TIMEOUT))?;
-                end.map_err(|error| failed(name, &error))?.to_vec()
-            }
+            Store::Bucket(bucket) => bucket.end(name).await?,
         };
         Footer::parse(&end).ok_or_else(|| {
             io::Error::other(format!("{name} exists and was not written by bbq; move it to another name"))
@@ -87,29 +130,77 @@ impl Store {
     }
 }
 
+impl Bucket {
+    async fn create(&self, name: &str, bytes: Arc<[u8]>) -> io::Result<Created> {
+        let path = self.path(name);
+        let patience =
+            REQUEST_TIMEOUT + Duration::from_secs(bytes.len() as u64 / UPLOAD_BYTES_PER_SECOND_MIN);
+        let payload = PutPayload::from_bytes(hyper::body::Bytes::from_owner(bytes));
+        let put = self.remote.create(&path, payload);
+        match tokio::time::timeout(patience, put).await {
+            Err(_) => Err(late(name, patience)),
+            Ok(Ok(())) => Ok(Created::New),
+            Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(Created::Exists),
+            Ok(Err(error)) => Err(self.failed(name, &error)),
+        }
+    }
+
+    /// The last bytes of an object.
+    async fn end(&self, name: &str) -> io::Result<Vec<u8>> {
+        let path = self.path(name);
+        let read = async {
+            let range = match self.cloud.has_suffix_ranges {
+                true => GetRange::Suffix(FOOTER_BYTES as u64),
+                false => {
+                    let head = GetOptions { head: true, ..GetOptions::default() };
+                    let length = self.remote.get(&path, head).await?.meta.size;
+                    GetRange::Bounded(length.saturating_sub(FOOTER_BYTES as u64)..length)
+                }
+            };
+            let options = GetOptions { range: Some(range), ..GetOptions::default() };
+            self.remote.get(&path, options).await?.bytes().await
+        };
+        let read = tokio::time::timeout(REQUEST_TIMEOUT, read).await;
+        let end = read.map_err(|_| late(name, REQUEST_TIMEOUT))?;
+        Ok(end.map_err(|error| self.failed(name, &error))?.to_vec())
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from(format!("{}{name}", self.prefix))
+    }
+
+    fn failed(&self, name: &str, error: &Error) -> io::Error {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        // The texts of most errors have those of their sources.
+        while let Some(error) = source {
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            source = error.source();
+        }
+        let remedy = match error {
+            Error::NotFound { .. } => self.cloud.no_bucket.to_owned(),
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => self.cloud.no_access.to_owned(),
+            Error::NotImplemented { .. } => {
+                format!("the server must have conditional writes ({})", self.cloud.condition)
+            }
+            // The library asks the machine when there is nothing else.
+            _ if METADATA.iter().any(|server| text.contains(server)) => {
+                format!(
+                    "there are no credentials but those of the machine, if it has any; {}",
+                    self.cloud.no_access
+                )
+            }
+            _ => String::new(),
+        };
+        let separator = if remedy.is_empty() { "" } else { "; " };
+        io::Error::other(format!("{name}: {text}{separator}{remedy}"))
+    }
+}
+
 fn late(name: &str, patience: Duration) -> io::Error {
     let text = format!("{name}: the server did not respond within {} s", patience.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
-}
-
-fn failed(name: &str, error: &Error) -> io::Error {
-    let remedy = match error {
-        Error::NotFound { .. } => "; is there such a bucket? bbq makes none",
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "; check access_key_id, secret_access_key and what they may do (s3:PutObject, s3:GetObject)"
-        }
-        Error::NotImplemented { .. } => "; the server must have conditional writes (If-None-Match: *)",
-        _ => "",
-    };
-    let mut text = error.to_string();
-    let mut source = error.source();
-    // The texts of most errors have those of their sources.
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    io::Error::other(format!("{name}: {text}{remedy}"))
 }

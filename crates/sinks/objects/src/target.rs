@@ -2,21 +2,26 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bbq_sink::{Kind, Now, OpenError, PROXY, Proxy, Resolver, Sink, Target, tls_options};
+use bbq_sink::{Kind, Now, OpenError, PROXY, Sink, Target, tls_options};
 use bbq_spec::{ConfigError, Query, Secret, SpecOption, Values, has_user};
 use bbq_storage::Storage;
-use bbq_tls::ClientTls;
-use object_store::RetryConfig;
-use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::StaticCredentialProvider;
+use object_store::aws::{
+    AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider, S3ConditionalPut,
+};
 
+use super::aws_files::{AwsFiles, Profile, Source};
 use super::chains::Chains;
+use super::connection::{Connection, once};
 use super::connector::Connector;
 use super::directory::Directory;
+use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
-use super::store::Store;
+use super::store::{Bucket, Cloud, Remote, Store};
 
 /// An object of this size costs little more to write and to read than its bytes.
 const BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
@@ -27,20 +32,27 @@ const SECONDS_MAX: u64 = 24 * 3600;
 /// What zstd does by default.
 const LEVEL_DEFAULT: u64 = 3;
 
-const BYTES: SpecOption = SpecOption {
+pub(super) const BYTES: SpecOption = SpecOption {
     key: "object_bytes",
     values: Values::Size(1024..=BYTES_MAX),
     default: "8MiB",
     meaning: "an object is written when it has so many compressed bytes; zstd compresses 128 KiB of messages at a time",
 };
-const SECONDS: SpecOption = SpecOption {
+pub(super) const SECONDS: SpecOption = SpecOption {
     key: "object_seconds",
     values: Values::Number(1..=SECONDS_MAX),
     default: "60",
     meaning: "an object is written so long after its first message came; until then its messages stay in the spool",
 };
-const LEVEL: SpecOption =
+pub(super) const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
+
+static CLOUD: Cloud = Cloud {
+    condition: "If-None-Match: *",
+    has_suffix_ranges: true,
+    no_bucket: "is there such a bucket? bbq makes none",
+    no_access: "check access_key_id and secret_access_key, or the profile, and what they may do (s3:PutObject, s3:GetObject)",
+};
 
 /// `s3://BUCKET/PREFIX`
 pub static S3: Kind = Kind {
@@ -54,19 +66,19 @@ pub static S3: Kind = Kind {
         SpecOption {
             key: "endpoint",
             values: Values::Text { form: "URL", pattern: "" },
-            default: "AWS_ENDPOINT_URL, or Amazon's",
+            default: "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, or Amazon's",
             meaning: "the server, such as `https://HOST:PORT`; then the bucket is in the path unless `path_style=off`",
         },
         SpecOption {
             key: "region",
             values: Values::Text { form: "NAME", pattern: "" },
-            default: "AWS_REGION, or us-east-1",
+            default: "AWS_REGION, the profile's, or us-east-1",
             meaning: "the region of the bucket",
         },
         SpecOption {
             key: "access_key_id",
             values: Values::Text { form: "ID", pattern: "" },
-            default: "AWS_ACCESS_KEY_ID, or the role of the machine",
+            default: "AWS_ACCESS_KEY_ID, the profile's, or the role of the machine",
             meaning: "the id of the key; needs `secret_access_key_file` or `secret_access_key_env`",
         },
         SpecOption {
@@ -74,6 +86,12 @@ pub static S3: Kind = Kind {
             values: Values::Secret,
             default: "AWS_SECRET_ACCESS_KEY",
             meaning: "the secret of `access_key_id`",
+        },
+        SpecOption {
+            key: "profile",
+            values: Values::Text { form: "NAME", pattern: "" },
+            default: "AWS_PROFILE, or default",
+            meaning: "the profile in `~/.aws/credentials` and `~/.aws/config` whose keys, region and endpoint are used; keys that change there are read again",
         },
         SpecOption {
             key: "path_style",
@@ -98,7 +116,7 @@ pub static OBJECTS: Kind = Kind {
     parse: parse_directory,
 };
 
-fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, ConfigError> {
+pub(super) fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, ConfigError> {
     let bytes = query.take_number(BYTES.key)?.unwrap_or(BYTES_DEFAULT);
     let seconds = query.take_number(SECONDS.key)?.unwrap_or(SECONDS_DEFAULT);
     let level = query.take_number(LEVEL.key)?.unwrap_or(LEVEL_DEFAULT);
@@ -120,20 +138,25 @@ fn parse_directory(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Targ
     Ok(Arc::new(DirectoryTarget { settings, directory: PathBuf::from(argument) }))
 }
 
-fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
-    let shown = format!("s3:{argument}");
-    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write s3://BUCKET/PREFIX"));
-    let rest = argument.strip_prefix("//").unwrap_or_default();
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+/// Reads `BUCKET/PREFIX`. The prefix is empty, or ends with a slash.
+pub(super) fn bucket_and_prefix(text: &str) -> Result<(&str, String), &'static str> {
+    let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if bucket.is_empty() || !bucket.bytes().all(is_name) {
-        return Err(wrong("it has no name of a bucket"));
+        return Err("it has no name of a bucket");
     }
     let prefix = prefix.trim_end_matches('/');
     if prefix.split('/').any(|part| part.is_empty() || part == "." || part == "..") && !prefix.is_empty() {
-        return Err(wrong("the prefix has an empty part"));
+        return Err("the prefix has an empty part");
     }
-    let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+    Ok((bucket, if prefix.is_empty() { String::new() } else { format!("{prefix}/") }))
+}
+
+fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
+    let shown = format!("s3:{argument}");
+    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write s3://BUCKET/PREFIX"));
+    let (bucket, prefix) =
+        bucket_and_prefix(argument.strip_prefix("//").unwrap_or_default()).map_err(wrong)?;
     let text = |query: &mut Query<'_>, key| query.take(key, |text| Ok(text.to_owned()));
     let endpoint = query.take("endpoint", endpoint)?;
     let region = text(query, "region")?;
@@ -142,25 +165,23 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
     if access_key_id.is_some() != secret_access_key.is_some() {
         return Err(wrong("access_key_id and secret_access_key_file (or _env) need each other"));
     }
+    let profile = text(query, "profile")?;
+    if profile.is_some() && access_key_id.is_some() {
+        return Err(wrong("profile and access_key_id contradict each other; leave one of the two out"));
+    }
+    let files = AwsFiles::new(profile.as_deref(), &variable);
     let is_path_style = query.take_word("path_style", &[("on", true), ("off", false)])?.unwrap_or(true);
-    let proxy = Proxy::take(&shown, query)?;
-    let ca = query.take("tls_ca", |path| Ok(PathBuf::from(path)))?;
-    let tls = ClientTls { ca, certificate: None };
-    tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
+    let connection = Connection::take(&shown, query)?;
     let bucket = bucket.to_owned();
     let settings = settings(shown.clone(), query)?;
-    Ok(Arc::new(S3Target {
-        settings,
-        bucket,
-        prefix,
-        endpoint,
-        region,
-        access_key_id,
-        secret_access_key,
-        is_path_style,
-        proxy,
-        tls,
-    }))
+    let keys = access_key_id.zip(secret_access_key);
+    let target =
+        S3Target { settings, bucket, prefix, endpoint, region, keys, files, is_path_style, connection };
+    if target.wants_files() {
+        let read = target.files.read().and_then(|profile| target.checked(profile));
+        read.map_err(|problem| ConfigError::new(format!("{shown:?}: {problem}")))?;
+    }
+    Ok(Arc::new(target))
 }
 
 #[derive(Debug)]
@@ -177,11 +198,11 @@ struct S3Target {
     prefix: String,
     endpoint: Option<String>,
     region: Option<String>,
-    access_key_id: Option<String>,
-    secret_access_key: Option<Secret>,
+    /// Of the SPEC.
+    keys: Option<(String, Secret)>,
+    files: AwsFiles,
     is_path_style: bool,
-    proxy: Proxy,
-    tls: ClientTls,
+    connection: Connection,
 }
 
 impl Target for DirectoryTarget {
@@ -207,36 +228,125 @@ impl Target for S3Target {
         let not_yet = |error: &dyn std::fmt::Display| {
             OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))
         };
-        let tls = self.tls.read().map_err(|error| not_yet(&error))?;
-        let resolver = Resolver::start().map_err(OpenError::NotYet)?;
-        // The driver retries, so that a server that hangs is known at once.
-        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let mut builder = AmazonS3Builder::from_env()
+        let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
+        let profile = match self.wants_files() {
+            true => Some(self.files.read().map_err(|error| not_yet(&error))?),
+            false => None,
+        };
+        let builder = self.builder(connector, profile).map_err(|error| not_yet(&error))?;
+        let bucket = builder.build().map_err(|error| not_yet(&error))?;
+        let bucket = Bucket { remote: Remote::S3(bucket), prefix: self.prefix.clone(), cloud: &CLOUD };
+        open(&self.settings, Store::Bucket(bucket), state)
+    }
+}
+
+impl S3Target {
+    /// Whether something is left to the shared files.
+    fn wants_files(&self) -> bool {
+        self.keys.is_none() || self.region.is_none() || self.endpoint.is_none()
+    }
+
+    /// The profile that the SPEC names must have credentials: those of the machine are another identity.
+    fn checked(&self, profile: Profile) -> Result<Profile, String> {
+        match profile.source {
+            Source::None if self.files.is_of_spec() => Err(self.files.no_keys()),
+            _ => Ok(profile),
+        }
+    }
+
+    fn builder(&self, connector: Connector, profile: Option<Profile>) -> Result<AmazonS3Builder, String> {
+        let environment = AmazonS3Builder::from_env();
+        let of_environment = |key| environment.get_config_value(&key);
+        let (of_profile, region) = profile.map(|profile| (profile.endpoint, profile.region)).unzip();
+        let endpoint = self
+            .endpoint
+            .clone()
+            .or_else(|| of_environment(AmazonS3ConfigKey::S3Endpoint))
+            .or_else(|| of_environment(AmazonS3ConfigKey::Endpoint))
+            .or(of_profile.flatten());
+        let region =
+            self.region.clone().or_else(|| of_environment(AmazonS3ConfigKey::Region)).or(region.flatten());
+        // Credentials of the environment do not count beside a profile of the SPEC.
+        let begin = if self.files.is_of_spec() { AmazonS3Builder::new() } else { environment.clone() };
+        let mut builder = begin
             .with_bucket_name(&self.bucket)
             .with_allow_http(true)
             .with_virtual_hosted_style_request(!self.is_path_style)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_retry(retry)
-            .with_http_connector(Connector::new(resolver, tls, &self.proxy));
-        if let Some(endpoint) = &self.endpoint {
-            builder = builder.with_endpoint(if self.is_path_style {
-                endpoint.clone()
-            } else {
-                of_bucket(endpoint, &self.bucket)
-            });
-        }
-        if let Some(region) = &self.region {
+            .with_retry(once())
+            .with_http_connector(connector);
+        if let Some(region) = region {
             builder = builder.with_region(region);
         }
-        if let (Some(id), Some(secret)) = (&self.access_key_id, &self.secret_access_key) {
-            builder = builder.with_access_key_id(id).with_secret_access_key(secret.expose());
+        let credentials = self.credentials(&builder)?;
+        // This key, as the library takes it before that of any service.
+        if let Some(endpoint) = endpoint {
+            let endpoint = if self.is_path_style { endpoint } else { of_bucket(&endpoint, &self.bucket) };
+            builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
         }
-        let bucket = builder.build().map_err(|error| not_yet(&error))?;
-        open(&self.settings, Store::Bucket(bucket, self.prefix.clone()), state)
+        Ok(builder.with_credentials(credentials))
+    }
+
+    /// In AWS's order: the SPEC, the environment, the shared files; and what `builder` finds: a token, the container, the machine.
+    fn credentials(&self, builder: &AmazonS3Builder) -> Result<AwsCredentialProvider, String> {
+        if let Some((id, secret)) = &self.keys {
+            return Ok(fixed(id, secret, None));
+        }
+        let has_keys = [AmazonS3ConfigKey::AccessKeyId, AmazonS3ConfigKey::SecretAccessKey]
+            .iter()
+            .any(|key| builder.get_config_value(key).is_some());
+        if has_keys && !self.files.is_of_spec() {
+            return found_by(builder.clone());
+        }
+        let (files, builder, had_keys) =
+            (self.files.clone(), builder.clone(), AtomicBool::new(self.files.is_of_spec()));
+        Ok(Arc::new(Renewed::new(files.paths(), move || match files.read()?.source {
+            Source::Keys { id, secret, token } => {
+                had_keys.store(true, Ordering::Relaxed);
+                Ok(fixed(&id, &secret, token.as_ref()))
+            }
+            Source::WebIdentity { token_file, role_arn, session_name } => {
+                had_keys.store(true, Ordering::Relaxed);
+                let mut builder = builder
+                    .clone()
+                    .with_config(AmazonS3ConfigKey::WebIdentityTokenFile, token_file)
+                    .with_config(AmazonS3ConfigKey::RoleArn, role_arn);
+                if let Some(name) = session_name {
+                    builder = builder.with_config(AmazonS3ConfigKey::RoleSessionName, name);
+                }
+                found_by(builder)
+            }
+            // A file that is replaced may not be there for a moment.
+            Source::None if had_keys.load(Ordering::Relaxed) => Err(files.no_keys()),
+            Source::None => found_by(builder.clone()),
+        })))
     }
 }
 
-fn open(settings: &ObjectSettings, store: Store, state: Option<&str>) -> Result<Box<dyn Sink>, OpenError> {
+/// What a builder takes for credentials.
+fn found_by(builder: AmazonS3Builder) -> Result<AwsCredentialProvider, String> {
+    let bucket = builder.build().map_err(|error| error.to_string())?;
+    Ok(Arc::clone(bucket.credentials()))
+}
+
+fn fixed(id: &str, secret: &Secret, token: Option<&Secret>) -> AwsCredentialProvider {
+    Arc::new(StaticCredentialProvider::new(AwsCredential {
+        key_id: id.to_owned(),
+        secret_key: secret.expose().to_owned(),
+        token: token.map(|token| token.expose().to_owned()),
+    }))
+}
+
+/// An environment variable that is set and not empty.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+pub(super) fn open(
+    settings: &ObjectSettings,
+    store: Store,
+    state: Option<&str>,
+) -> Result<Box<dyn Sink>, OpenError> {
     let chains = match state.and_then(Chains::parse) {
         Some(chains) => chains,
         None => Chains::new().map_err(OpenError::NotYet)?,
@@ -246,11 +356,11 @@ fn open(settings: &ObjectSettings, store: Store, state: Option<&str>) -> Result<
 }
 
 /// Reads the URL of a server.
-fn endpoint(url: &str) -> Result<String, String> {
+pub(super) fn endpoint(url: &str) -> Result<String, String> {
     // It would be in the log and in the status.
     if has_user(url) {
         return Err(
-            "it has a user or a password; write it without, and use access_key_id and secret_access_key_file"
+            "it has a user or a password; write it without, as the options of the sink say who connects"
                 .to_owned(),
         );
     }
@@ -300,8 +410,10 @@ mod tests {
             ("s3://bucket/a//b", "empty part"),
             ("s3://bucket/a/../b", "empty part"),
             ("s3://bucket?endpoint=host:9000", "https://HOST:PORT"),
-            ("s3://bucket?endpoint=http://me:sesame@host:9000", "secret_access_key_file"),
+            ("s3://bucket?endpoint=http://me:sesame@host:9000", "user or a password"),
             ("s3://bucket?access_key_id=me", "need each other"),
+            ("s3://bucket?access_key_id=me&secret_access_key_env=PATH&profile=x", "contradict each other"),
+            ("s3://bucket?profile=no-such-profile", "no profile \"no-such-profile\""),
             ("s3://bucket?secret_access_key=sesame", "secret_access_key_file=PATH"),
             ("s3://bucket?tls_ca=/nowhere", "/nowhere"),
             ("s3://bucket?level=20", "19"),
@@ -312,10 +424,12 @@ mod tests {
             let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("sesame"), "{spec}: {error}");
         }
+        // With all that the files of who runs the test could say.
+        let all = "region=x&endpoint=http://host:1&access_key_id=me&secret_access_key_env=PATH";
         for spec in
-            ["s3://bucket", "s3://bucket/a/b/?endpoint=http://host:1&region=x", "objects:/tmp/x?level=1"]
+            [format!("s3://bucket?{all}"), format!("s3://bucket/a/b/?{all}"), "objects:/tmp/x?level=1".into()]
         {
-            assert!(KINDS.parse(spec).is_ok(), "{spec}");
+            assert!(KINDS.parse(&spec).is_ok(), "{spec}");
         }
     }
 }

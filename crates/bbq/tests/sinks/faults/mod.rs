@@ -7,6 +7,8 @@
 
 mod bbq;
 mod cell;
+#[cfg(all(feature = "azure", feature = "gcs"))]
+mod clouds;
 mod destination;
 mod exec;
 mod http;
@@ -183,6 +185,30 @@ mod table {
         }
         #[cfg(feature = "s3")]
         s3 by crate::faults::objects::s3 {
+            slow: runs,
+            hanging: waits,
+            resetting: runs,
+            refusing_all: runs,
+            refusing_one: "a server sees objects, and no messages",
+            too_large: runs,
+            wrong_credentials: runs,
+            away: runs,
+            copied: runs,
+        }
+        #[cfg(all(feature = "azure", feature = "gcs"))]
+        gs by crate::faults::clouds::gs {
+            slow: runs,
+            hanging: waits,
+            resetting: runs,
+            refusing_all: runs,
+            refusing_one: "a server sees objects, and no messages",
+            too_large: runs,
+            wrong_credentials: runs,
+            away: runs,
+            copied: runs,
+        }
+        #[cfg(all(feature = "azure", feature = "gcs"))]
+        az by crate::faults::clouds::az {
             slow: runs,
             hanging: waits,
             resetting: runs,

@@ -13,10 +13,10 @@ use crate::s3_server::{BUCKET, KEY_ID, S3, S3Server, SECRET};
 use crate::support::fault::Fault as OfSystem;
 use crate::support::{Server, Setup, free_ports};
 
-/// Of both. Messages of one second are an object, and each is larger than an object.
-const OPTIONS: &str = "object_seconds=1&object_bytes=1KiB";
+/// Of all. Messages of one second are an object, and each is larger than an object.
+pub(super) const OPTIONS: &str = "object_seconds=1&object_bytes=1KiB";
 
-fn received(directory: &Path) -> Vec<String> {
+pub(super) fn received(directory: &Path) -> Vec<String> {
     let all = messages(directory);
     vec![all.into_iter().map(|message| message + "\n").collect()]
 }

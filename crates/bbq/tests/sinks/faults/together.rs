@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::sync::LazyLock;
 
+#[cfg(all(feature = "azure", feature = "gcs"))]
+use super::clouds;
 use super::destination::{Fault, Start};
 #[cfg(feature = "kafka")]
 use super::kafka;
@@ -28,6 +30,10 @@ const CELLS: &[Place] = &[
     ("nats", Fault::Hanging, nats::nats),
     #[cfg(feature = "s3")]
     ("s3", Fault::Hanging, objects::s3),
+    #[cfg(all(feature = "azure", feature = "gcs"))]
+    ("gs", Fault::Hanging, clouds::gs),
+    #[cfg(all(feature = "azure", feature = "gcs"))]
+    ("az", Fault::Hanging, clouds::az),
 ];
 
 /// Why the cells have failed that have, in the order of [`CELLS`]. The first test that wants one runs all.
