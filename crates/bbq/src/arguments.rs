@@ -33,7 +33,7 @@ Send and read:
 See what a server does, and steer it:
   status        Show the counts and problems of a server
   top           Show them in the terminal, once a second
-  sink          List, pause, resume or rename sinks, skip messages, resend dead letters
+  sink          List, pause or rename sinks, skip messages, resend dead letters
 
 Look after it:
   spool         Check or repair a data directory, or print its messages
