@@ -132,11 +132,12 @@ impl Names {
         };
         self.name.clear();
         self.template.put(&facts, &mut self.name);
+        let Some(names_max) = self.template.rules.names_max else { return };
         let hash = self.hasher.hash_one(&self.name);
         if self.known.contains(&hash) {
             return;
         }
-        if self.known.len() < self.template.rules.names_max {
+        if self.known.len() < names_max {
             self.known.insert(hash);
             return;
         }
@@ -196,7 +197,7 @@ mod tests {
         missing: "none",
         letter: |letter| if letter.is_ascii_alphanumeric() { letter } else { '-' },
         bytes_max: 1000,
-        names_max: 2,
+        names_max: Some(2),
     };
     /// Where a message was received, and on which day.
     type Received = (SourceKind, u64);

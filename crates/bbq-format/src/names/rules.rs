@@ -15,6 +15,7 @@ pub struct NameRules {
     pub letter: fn(char) -> char,
     /// Most bytes of a name.
     pub bytes_max: usize,
-    /// Most different names in a day. Messages with further names get [`NameTemplate::fallback`](crate::names::NameTemplate::fallback).
-    pub names_max: usize,
+    /// Most different names in a day, if they cost the destination anything. Messages with further names get
+    /// [`NameTemplate::fallback`](crate::names::NameTemplate::fallback).
+    pub names_max: Option<usize>,
 }

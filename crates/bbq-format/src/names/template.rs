@@ -113,7 +113,7 @@ impl NameTemplate {
         if bytes > bytes_max || room < fields * FIELD_BYTES_MIN {
             let needs = bytes + fields * FIELD_BYTES_MIN;
             return Err(format!(
-                "{text:?}: the name of a {what} has at most {bytes_max} bytes, and this one needs {needs} ({FIELD_BYTES_MIN} for each field); \
+                "{text:?}: a {what} has at most {bytes_max} bytes, and this one needs {needs} ({FIELD_BYTES_MIN} for each field); \
                  make it shorter"
             ));
         }
@@ -257,9 +257,9 @@ fn read_field(inner: &str, rules: &NameRules, parts: &mut Vec<Part>) -> Result<(
     let Some(field) = rules.fields.iter().copied().find(|field| field.word() == word) else {
         let names: Vec<String> = rules.fields.iter().map(|field| format!("{{{}}}", field.word())).collect();
         let is_of_others = Field::ALL.iter().any(|field| field.word() == word);
-        let why = if is_of_others { "cannot be in" } else { "is not a field of" };
+        let why = if is_of_others { "cannot be in" } else { "is not a field for" };
         let known = names.join(", ");
-        return Err((0, format!("{{{inner}}} {why} the name of a {}; allowed: {known}", rules.what)));
+        return Err((0, format!("{{{inner}}} {why} a {}; allowed: {known}", rules.what)));
     };
     if field != Field::Date {
         parts.push(Part::Field(field));
@@ -284,13 +284,13 @@ fn read_field(inner: &str, rules: &NameRules, parts: &mut Vec<Part>) -> Result<(
 mod tests {
     use super::*;
 
-    pub(crate) static RULES: NameRules = NameRules {
+    static RULES: NameRules = NameRules {
         what: "topic",
         fields: &[Field::Listener, Field::Host, Field::Lane, Field::Date],
         missing: "none",
         letter: |letter| if letter.is_ascii_alphanumeric() { letter } else { '-' },
         bytes_max: 100,
-        names_max: 3,
+        names_max: None,
     };
 
     fn parse(text: &str) -> Result<NameTemplate, String> {
@@ -315,13 +315,13 @@ mod tests {
         for (text, says) in [
             (
                 "logs.{hosts}",
-                "\"logs.{hosts}\", character 6: {hosts} is not a field of the name of a topic; allowed: {listener}, {host}, {lane}, {date}",
+                "\"logs.{hosts}\", character 6: {hosts} is not a field for a topic; allowed: {listener}, {host}, {lane}, {date}",
             ),
-            ("{app}", "character 1: {app} cannot be in the name of a topic; allowed: {listener}"),
+            ("{app}", "character 1: {app} cannot be in a topic; allowed: {listener}"),
             ("é{host", "character 2: the brace is not closed by }"),
             ("{host{lane}}", "character 1: the brace is not closed by }"),
             ("a}", "character 2: there is no { for this }"),
-            ("{}", "character 1: {} is not a field"),
+            ("{}", "character 1: {} is not a field for"),
             ("{host:x}", "character 6: {host} has no form"),
             ("a{date:%Y%M}", "character 10: %M is not one of %Y, %m, %d, %H"),
             ("{date:}", "character 7: the date has no part such as %Y"),

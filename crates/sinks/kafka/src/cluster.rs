@@ -31,14 +31,14 @@ const MESSAGE_BYTES_UNKNOWN: usize = 128 * 1024 * 1024;
 const PROGRESS_CONFIG: [(&str, &str); 3] =
     [("cleanup.policy", "compact"), ("segment.bytes", "16777216"), ("min.cleanable.dirty.ratio", "0.1")];
 /// As many copies as the brokers are configured for; if they are to make the topic of the messages as well.
-const DEFAULT_REPLICATION: i32 = -1;
+pub(super) const DEFAULT_REPLICATION: i32 = -1;
 const MIN_IN_SYNC: &str = "min.insync.replicas";
 
 /// Who asks.
 pub(super) struct Cluster<'a> {
-    settings: &'a KafkaSettings,
-    call: &'a Call<'a>,
-    inquirer: BaseConsumer<Context>,
+    pub(super) settings: &'a KafkaSettings,
+    pub(super) call: &'a Call<'a>,
+    pub(super) inquirer: BaseConsumer<Context>,
 }
 
 /// What is known of the topics.
@@ -121,24 +121,22 @@ impl<'a> Cluster<'a> {
         ends.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 
-    /// The partitions of the topic of the messages in which transactions are open.
-    pub(super) fn open_partitions(&self) -> Result<Vec<i32>, Ended> {
+    /// The topics of the messages and their partitions in which transactions are open.
+    pub(super) fn open_partitions(&self) -> Result<Vec<(String, i32)>, Ended> {
         let committed = inquirer(self.settings, Isolation::Committed)?;
-        let topic = &self.settings.topic;
-        let failed = |error| Ended::Failed(described(self.settings, &error));
-        let found = self.inquirer.client().fetch_metadata(Some(topic), RESPONSE_TIMEOUT).map_err(failed)?;
-        let partitions = found.topics().iter().flat_map(|topic| topic.partitions());
         let mut open = Vec::new();
-        for partition in partitions.map(|partition| partition.id()) {
-            self.check()?;
-            let end = |consumer: &BaseConsumer<Context>| {
-                let ends = consumer.client().fetch_watermarks(topic, partition, RESPONSE_TIMEOUT);
-                ends.map(|(_, end)| end).map_err(failed)
-            };
-            // Asked first: what others write meanwhile does not count.
-            let end_of_all = end(&self.inquirer)?;
-            if end(&committed)? < end_of_all {
-                open.push(partition);
+        for (topic, partitions) in self.topics()? {
+            for partition in partitions {
+                self.check()?;
+                let end = |consumer: &BaseConsumer<Context>| {
+                    let ends = consumer.client().fetch_watermarks(&topic, partition, RESPONSE_TIMEOUT);
+                    ends.map(|(_, end)| end).map_err(|error| Ended::Failed(described(self.settings, &error)))
+                };
+                // Asked first: what others write meanwhile does not count.
+                let end_of_all = end(&self.inquirer)?;
+                if end(&committed)? < end_of_all {
+                    open.push((topic.clone(), partition));
+                }
             }
         }
         Ok(open)

@@ -25,7 +25,7 @@ pub(super) static RULES: NameRules = NameRules {
     missing: "_",
     letter,
     bytes_max: SUBJECT_BYTES_MAX,
-    names_max: SUBJECTS_MAX,
+    names_max: Some(SUBJECTS_MAX),
 };
 
 /// What becomes of a letter of a field: the field is one token, or a part of one.
