@@ -13,6 +13,7 @@ mod body_bytes;
 pub(super) mod client;
 pub(super) mod coding;
 pub(super) mod headers;
+mod index;
 mod preset;
 pub(super) mod receivers;
 pub(super) mod refusals;
@@ -23,10 +24,11 @@ pub(super) mod timing;
 pub(super) mod url;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bbq_format::{Format, Labels};
+use bbq_format::names::{NameTemplate, Names};
+use bbq_format::{Format, Formatter, Labels};
 use bbq_sink::{
     AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part,
     Proxy, Sink, Target, format_option, tls_options,
@@ -61,9 +63,10 @@ pub(super) const IN_FLIGHT: SpecOption = SpecOption {
 };
 
 /// The options of both kinds.
-const OPTIONS: [SpecOption; 12] = [
+const OPTIONS: [SpecOption; 13] = [
     preset::OPTION,
     preset::LABELS,
+    index::OPTION,
     format_option("json"),
     SpecOption {
         key: "query",
@@ -86,10 +89,11 @@ const OPTIONS: [SpecOption; 12] = [
     DEAD_LETTERS_OPTION,
 ];
 /// The options of `https:`.
-const TLS_OPTIONS: [SpecOption; 15] = {
+const TLS_OPTIONS: [SpecOption; 16] = {
     let [
         preset,
         labels,
+        index,
         format,
         query,
         authorization,
@@ -105,6 +109,7 @@ const TLS_OPTIONS: [SpecOption; 15] = {
     [
         preset,
         labels,
+        index,
         format,
         query,
         authorization,
@@ -169,6 +174,13 @@ fn parse(
             written.shown()
         )));
     }
+    let index = query.take(index::OPTION.key, index::parse)?;
+    if index.is_some() && preset != Preset::Elasticsearch {
+        return Err(ConfigError::new(format!(
+            "{:?}: index is for Elasticsearch and OpenSearch; write preset=elasticsearch, or leave it out",
+            written.shown()
+        )));
+    }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
         .format(format, labels.unwrap_or_default())
@@ -179,7 +191,19 @@ fn parse(
     let timing = Timing::take(query)?;
     let proxy = Proxy::take(written.shown(), query)?;
     let name = query.name().to_owned();
-    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, in_flight, timing, proxy }))
+    Ok(Arc::new(HttpTarget {
+        name,
+        uris,
+        tls,
+        preset,
+        index,
+        format,
+        coding,
+        headers,
+        in_flight,
+        timing,
+        proxy,
+    }))
 }
 
 /// Takes the option [`IN_FLIGHT`].
@@ -197,6 +221,8 @@ struct HttpTarget {
     /// `None` for `http:`.
     tls: Option<ClientTls>,
     preset: Preset,
+    /// Of each message.
+    index: Option<NameTemplate>,
     format: Format,
     coding: Coding,
     headers: Headers,
@@ -216,24 +242,27 @@ impl Target for HttpTarget {
         let refusals = Refusals::new(self.shown_requests(), CHECK, state);
         let keeps_cuts = self.preset == Preset::Clickhouse;
         let requests = Requests::new(self.name.clone(), receivers, refusals, keeps_cuts);
-        let destination = HttpDestination { target: self.clone(), requests };
+        let index = self.index.clone().map(|index| Arc::new(Mutex::new(Names::new(index, &self.name))));
+        let destination = HttpDestination { target: self.clone(), index, requests };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
 }
 
 impl HttpTarget {
-    /// `<format> <URIs>`; with the compression, if there is one.
+    /// `<format> <URIs>`; with the compression and the index, if there are such.
     fn shown_requests(&self) -> String {
-        let HttpTarget { uris, format, coding, .. } = self;
+        let HttpTarget { uris, format, coding, index, .. } = self;
         let uris: Vec<String> = uris.iter().map(Uri::to_string).collect();
         let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
-        format!("{format:?} {}{coding}", uris.join(","))
+        let index = index.as_ref().map(|index| format!(" {}", index.as_str())).unwrap_or_default();
+        format!("{format:?} {}{coding}{index}", uris.join(","))
     }
 }
 
 struct HttpDestination {
     target: HttpTarget,
+    index: Option<Arc<Mutex<Names>>>,
     requests: Requests,
 }
 
@@ -247,7 +276,7 @@ impl Destination for HttpDestination {
     }
 
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.requests.deliver(delivery, self.target.format, self).await
+        self.requests.deliver(delivery, self).await
     }
 
     fn state(&self) -> String {
@@ -257,6 +286,10 @@ impl Destination for HttpDestination {
 
 impl Exchange for HttpDestination {
     const EMPTY_DECIDES: bool = false;
+
+    fn formatter(&self) -> Formatter {
+        Formatter::with_index(self.target.format, self.index.clone())
+    }
 
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let preset = self.target.preset;
@@ -395,6 +428,11 @@ mod tests {
             ("https://host:port/?tls_ca=/nowhere", "tls_ca"),
             ("http://host/?tls_ca=/nowhere", "unknown option \"tls_ca\""),
             ("http://host/?compress=lz4", "none, gzip, zstd"),
+            ("http://host/_bulk?index=logs", "write preset=elasticsearch"),
+            (
+                "http://host/_bulk?preset=elasticsearch&index=logs-{hots}",
+                "character 6: {hots} is not a field",
+            ),
         ] {
             let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

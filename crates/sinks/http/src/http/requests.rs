@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_format::{Format, Formatter};
+use bbq_format::Formatter;
 use bbq_sink::{Delivery, Part, REFUSED, SpanPart};
 use bbq_spec::RateLimitedLog;
 use hyper::Response;
@@ -57,6 +57,9 @@ pub(crate) trait Exchange: Sync {
     /// Whether a receiver that takes a request without a message takes messages, too, unless they are at fault, and one that does not takes
     /// none: its protocol says so. Otherwise all that counts is whether it has taken one before.
     const EMPTY_DECIDES: bool;
+
+    /// Formats messages for [`Exchange::exchange`].
+    fn formatter(&self) -> Formatter;
 
     /// Sends formatted messages, which are the text of a part. An error means that the same messages may be taken later.
     fn exchange(
@@ -110,19 +113,13 @@ impl Requests {
 
     /// Delivers the rest of a span, or rejects it. Each receiver has an attempt before the function returns an error. After that it
     /// is called again for what is left then.
-    pub(crate) async fn deliver(
-        &self,
-        delivery: &mut Delivery,
-        format: Format,
-        by: &impl Exchange,
-    ) -> io::Result<()> {
+    pub(crate) async fn deliver(&self, delivery: &mut Delivery, by: &impl Exchange) -> io::Result<()> {
         let receivers = &self.receivers;
         let (mut errors, mut failed) = (Vec::new(), None);
         receivers.wait().await;
         for number in receivers.round() {
             if let Some(receiver) = receivers.free(number) {
-                let delivered =
-                    self.deliver_to(receiver, delivery, format, by, receivers.has_several()).await;
+                let delivered = self.deliver_to(receiver, delivery, by, receivers.has_several()).await;
                 let Err(Left { why, has_failed }) = delivered else {
                     self.note_change(receiver, &errors);
                     return Ok(());
@@ -137,7 +134,7 @@ impl Requests {
         if let Some(number) = failed {
             // No receiver takes them: the messages may be at fault.
             let receiver = receivers.choose(number);
-            let Err(Left { why, .. }) = self.deliver_to(receiver, delivery, format, by, false).await else {
+            let Err(Left { why, .. }) = self.deliver_to(receiver, delivery, by, false).await else {
                 return Ok(());
             };
             errors.push(why);
@@ -155,11 +152,10 @@ impl Requests {
         &self,
         receiver: &Receiver,
         delivery: &mut Delivery,
-        format: Format,
         by: &E,
         has_others: bool,
     ) -> Result<(), Left> {
-        let mut formatter = Formatter::new(format);
+        let mut formatter = by.formatter();
         loop {
             let Some(mut sent) = delivery.next_part(&mut formatter, self.body_bytes.now()) else {
                 return Ok(());

@@ -11,6 +11,7 @@
 use std::io;
 
 use bbq_format::otlp::answer;
+use bbq_format::{Format, Formatter};
 use bbq_sink::Part;
 use bbq_wire::otlp::join;
 use hyper::body::Incoming;
@@ -33,6 +34,10 @@ pub(super) struct HttpPosts {
 
 impl Exchange for HttpPosts {
     const EMPTY_DECIDES: bool = true;
+
+    fn formatter(&self) -> Formatter {
+        Formatter::new(Format::Otlp)
+    }
 
     async fn exchange(&self, to: &Receiver, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         self.post(to, text).await.map(Answer::from)

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_format::Format;
 use bbq_sink::{
     AsyncSink, DEAD_LETTERS_OPTION, Delivery, Destination, Kind, Now, OpenError, PROXY, Proxy, Sink, Target,
     tls_options,
@@ -231,7 +230,7 @@ impl<W: OtlpWay> Destination for OtlpDestination<W> {
     }
 
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.0.requests().deliver(delivery, Format::Otlp, &self.0).await
+        self.0.requests().deliver(delivery, &self.0).await
     }
 
     fn state(&self) -> String {
