@@ -21,7 +21,7 @@
 //! objects may be deleted once the cursor covers them. The id is durable before the first write.
 //!
 //! `open_object` is an object that is filled, `lane` the objects of a lane, `sink` all of them; `store` is where objects go: a bucket,
-//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC.
+//! reached by `connector`, or a `directory`; `folder` puts objects into folders by date; `chains` is what the cursor remembers, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when an object that covers it is in the store.
 //! Invariant: a lane has at most one write on its way, and it is named by the end of the last object that is known.
@@ -32,6 +32,7 @@ mod chains;
 mod connector;
 mod created;
 mod directory;
+mod folder;
 mod footer;
 mod lane;
 mod open_object;

@@ -11,7 +11,7 @@ use object_store::{Error, GetOptions, GetRange, ObjectStore as _, PutMode, PutPa
 
 use super::created::Created;
 use super::directory::Directory;
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::FOOTER_BYTES;
 
 /// A server that does not accept a connection within this time is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,10 +66,10 @@ impl Store {
         }
     }
 
-    /// What an object covers.
-    pub(super) async fn footer(&self, name: &str) -> io::Result<Footer> {
-        let end = match self {
-            Store::Directory(directory) => directory.end(name)?,
+    /// The last bytes of an object, as many as a footer has.
+    pub(super) async fn end(&self, name: &str) -> io::Result<Vec<u8>> {
+        match self {
+            Store::Directory(directory) => directory.end(name),
             Store::Bucket(bucket, prefix) => {
                 let path = Path::from(format!("{prefix}{name}"));
                 let range = Some(GetRange::Suffix(FOOTER_BYTES as u64));
@@ -78,12 +78,9 @@ impl Store {
                 };
                 let read = tokio::time::timeout(REQUEST_TIMEOUT, read).await;
                 let end = read.map_err(|_| late(name, REQUEST_TIMEOUT))?;
-                end.map_err(|error| failed(name, &error))?.to_vec()
+                Ok(end.map_err(|error| failed(name, &error))?.to_vec())
             }
-        };
-        Footer::parse(&end).ok_or_else(|| {
-            io::Error::other(format!("{name} exists and was not written by bbq; move it to another name"))
-        })
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use super::chains::Chains;
 use super::connector::Connector;
 use super::directory::Directory;
+use super::folder;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
 use super::store::Store;
@@ -41,6 +42,14 @@ const SECONDS: SpecOption = SpecOption {
 };
 const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
+const FOLDER_REMEDY: &str =
+    "fields stand in an option of their own; leave them out here, and add folder={date:%Y/%m/%d}";
+const FOLDER: SpecOption = SpecOption {
+    key: "folder",
+    values: Values::Text { form: "TEXT with {date}, such as {date:%Y/%m/%d}", pattern: "" },
+    default: "none",
+    meaning: "the folder of an object, in front of the ID: by when its first message was received (UTC)",
+};
 
 /// `s3://BUCKET/PREFIX`
 pub static S3: Kind = Kind {
@@ -50,6 +59,7 @@ pub static S3: Kind = Kind {
     options: &[
         BYTES,
         SECONDS,
+        FOLDER,
         LEVEL,
         SpecOption {
             key: "endpoint",
@@ -93,7 +103,7 @@ pub static OBJECTS: Kind = Kind {
     word: "objects",
     argument: "DIRECTORY",
     summary: "writes objects to a directory, each message exactly once",
-    options: &[BYTES, SECONDS, LEVEL],
+    options: &[BYTES, SECONDS, FOLDER, LEVEL],
     is_exclusive: false,
     parse: parse_directory,
 };
@@ -107,6 +117,7 @@ fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSettings, Conf
         shown,
         bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         age: Duration::from_secs(seconds),
+        folder: query.take(FOLDER.key, folder::parse)?,
         level: i32::try_from(level).unwrap_or(i32::MAX),
     })
 }
@@ -115,6 +126,9 @@ fn parse_directory(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Targ
     let shown = format!("objects:{argument}");
     if argument.is_empty() {
         return Err(ConfigError::new(format!("{shown:?}: it has no directory; write objects:DIRECTORY")));
+    }
+    if argument.contains("{date") {
+        return Err(ConfigError::new(format!("{shown:?}: {FOLDER_REMEDY}")));
     }
     let settings = settings(shown, query)?;
     Ok(Arc::new(DirectoryTarget { settings, directory: PathBuf::from(argument) }))
@@ -130,6 +144,9 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
         return Err(wrong("it has no name of a bucket"));
     }
     let prefix = prefix.trim_end_matches('/');
+    if prefix.contains('{') {
+        return Err(ConfigError::new(format!("{shown:?}: {FOLDER_REMEDY}")));
+    }
     if prefix.split('/').any(|part| part.is_empty() || part == "." || part == "..") && !prefix.is_empty() {
         return Err(wrong("the prefix has an empty part"));
     }
@@ -305,6 +322,9 @@ mod tests {
             ("s3://bucket?secret_access_key=sesame", "secret_access_key_file=PATH"),
             ("s3://bucket?tls_ca=/nowhere", "/nowhere"),
             ("s3://bucket?level=20", "19"),
+            ("s3://bucket/{date:%Y}", "add folder={date:%Y/%m/%d}"),
+            ("objects:/tmp/{date}", "add folder={date:%Y/%m/%d}"),
+            ("objects:/tmp/x?folder={host}", "{host} cannot be in a folder; allowed: {date}"),
             ("objects:", "no DIRECTORY"),
             ("objects:/tmp/x?object_bytes=1", "object_bytes"),
             ("objects:/tmp/x?endpoint=http://host", "unknown option"),
