@@ -20,7 +20,7 @@ use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, free_ports, pause, r
 const TOPIC: &str = "logs";
 
 /// A server that writes to a topic of `kafka`.
-fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
+pub(crate) fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
     edge_to(&kafka.address(), topic, query)
 }
 
@@ -75,7 +75,7 @@ fn wait_writing(setup: &Setup, times: usize) {
 }
 
 /// Waits until the log has these words so many times.
-fn wait_told(setup: &Setup, words: &str, times: usize) {
+pub(crate) fn wait_told(setup: &Setup, words: &str, times: usize) {
     let start = Instant::now();
     while setup.log().matches(words).count() < times {
         assert!(start.elapsed() < PATIENCE, "{words:?} is not told\n{}", setup.log());
@@ -310,7 +310,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     drop(broker);
 }
 
-const LEFT_OPEN: &str = "the brokers have left a transaction open";
+pub(crate) const LEFT_OPEN: &str = "the brokers have left a transaction open";
 
 /// Apache Kafka that starts again leaves out the marks of a transaction that was about to end, where it knows no leader (KAFKA-20734).
 #[test]
