@@ -79,7 +79,7 @@ pub static KAFKA: Kind = Kind {
             key: "key",
             values: Values::Text {
                 form: "stream, listener, peer, none, or fields such as {host}",
-                pattern: "^(stream|listener|peer|none|.*\\{.*\\}.*)$",
+                pattern: "",
             },
             default: "stream",
             meaning: "the key of a message; messages with the same key are in one partition, in order",

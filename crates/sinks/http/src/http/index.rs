@@ -15,10 +15,7 @@ const FORBIDDEN: &str = "\\/*?\"<>| ,#:";
 
 pub(super) const OPTION: SpecOption = SpecOption {
     key: "index",
-    values: Values::Text {
-        form: "NAME, with fields such as {listener} or {date:%Y.%m.%d}",
-        pattern: "^[^A-Z].*$",
-    },
+    values: Values::Text { form: "NAME, with fields such as {listener} or {date:%Y.%m.%d}", pattern: "" },
     default: "that of the path",
     meaning: "for preset=elasticsearch: the index of each message; the path is `/_bulk` then",
 };
