@@ -1,6 +1,7 @@
 //! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
 use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::Entry;
 use bbq_wire::batch::Origin;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::labels::Labels;
+use crate::names::Names;
 use crate::otlp::{OtlpFields, append_log_records, put_body};
 use crate::syslog::{self, SyslogFields};
 
@@ -53,6 +55,8 @@ pub enum Content {
 pub struct Formatter {
     format: Format,
     shows_rejections: bool,
+    /// The index of each message, for Elasticsearch.
+    index: Option<Arc<Mutex<Names>>>,
 }
 
 /// The process that sent a message by a unix socket. The names say that they are not those of the message's own header.
@@ -119,13 +123,19 @@ impl Formatter {
     /// A formatter for `format`.
     #[must_use]
     pub fn new(format: Format) -> Formatter {
-        Formatter { format, shows_rejections: false }
+        Formatter { format, shows_rejections: false, index: None }
+    }
+
+    /// The same; for Elasticsearch, each message names its index. All formatters of a sink share the names.
+    #[must_use]
+    pub fn with_index(format: Format, index: Option<Arc<Mutex<Names>>>) -> Formatter {
+        Formatter { format, shows_rejections: false, index }
     }
 
     /// The same; in JSON, dead letters have a field `rejected` with what their destination said.
     #[must_use]
     pub fn with_rejections(format: Format) -> Formatter {
-        Formatter { format, shows_rejections: true }
+        Formatter { format, shows_rejections: true, index: None }
     }
 
     /// Appends every message of a batch.
@@ -133,7 +143,9 @@ impl Formatter {
         match self.format {
             Format::Raw => append_raw(entry, out, |_| {}),
             Format::Json => append_json(entry, self.shows_rejections, out, |_| {}),
-            Format::Enveloped(envelope, content) => append_enveloped(entry, (envelope, content), out, |_| {}),
+            Format::Enveloped(envelope, content) => {
+                self.append_enveloped(entry, (envelope, content), out, |_| {});
+            }
             Format::Otlp => append_log_records(entry, out, |_| {}),
         }
     }
@@ -144,9 +156,23 @@ impl Formatter {
             Format::Raw => append_raw(entry, out, |end| ends.push(end)),
             Format::Json => append_json(entry, self.shows_rejections, out, |end| ends.push(end)),
             Format::Enveloped(envelope, content) => {
-                append_enveloped(entry, (envelope, content), out, |end| ends.push(end));
+                self.append_enveloped(entry, (envelope, content), out, |end| ends.push(end));
             }
             Format::Otlp => append_log_records(entry, out, |end| ends.push(end)),
+        }
+    }
+
+    fn append_enveloped(
+        &self,
+        entry: &Entry<'_>,
+        shape: (Envelope, Content),
+        out: &mut Vec<u8>,
+        ended: impl FnMut(usize),
+    ) {
+        let index = self.index.as_ref().map(|names| names.lock().unwrap_or_else(PoisonError::into_inner));
+        match index {
+            Some(mut names) => append_enveloped(entry, shape, Some(&mut names), out, ended),
+            None => append_enveloped(entry, shape, None, out, ended),
         }
     }
 }
@@ -185,9 +211,13 @@ fn append_line(value: &impl Serialize, out: &mut Vec<u8>) {
 fn append_enveloped(
     entry: &Entry<'_>,
     (envelope, content): (Envelope, Content),
+    mut index: Option<&mut Names>,
     out: &mut Vec<u8>,
     mut ended: impl FnMut(usize),
 ) {
+    if let Some(names) = &mut index {
+        names.begin(entry);
+    }
     let received_ns = entry.origin().received_ns;
     let is_otlp = entry.batch.header.source == SourceKind::Otlp;
     let text = |raw: &[u8]| {
@@ -201,7 +231,12 @@ fn append_enveloped(
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
                 let id = format!("{}-{}", record.stream, record.sequence);
-                append_line(&json!({ "create": { "_id": id } }), out);
+                match &mut index {
+                    Some(names) => {
+                        append_line(&json!({ "create": { "_index": names.name(raw), "_id": id } }), out);
+                    }
+                    None => append_line(&json!({ "create": { "_id": id } }), out),
+                }
                 append_line(&Timestamped { timestamp: record.time, record }, out);
             }
             (Envelope::Loki(labels), content) => {

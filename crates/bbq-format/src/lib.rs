@@ -1,7 +1,7 @@
 //! Messages as sinks write them: raw, as JSON with all that is known about them, in the envelopes of some servers, or as log records of
 //! OTLP.
 //!
-//! A [`Formatter`] appends the messages of a batch to a buffer. `syslog` reads the header of a syslog message, and `otlp` decodes a record
+//! A [`Formatter`] appends the messages of a batch to a buffer. `names` makes names of destinations from fields of messages. `syslog` reads the header of a syslog message, and `otlp` decodes a record
 //! of OTLP logs.
 //!
 //! Not here: which format a sink has, and what it does with the bytes (bbq-server).
@@ -11,6 +11,7 @@
 
 mod format;
 mod labels;
+pub mod names;
 pub mod otlp;
 pub mod syslog;
 

@@ -239,6 +239,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         "tls_server_name",
         "tokens",
         "creds",
+        "oauth_token",
         "mode",
         "owner",
         "group",
@@ -257,6 +258,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         try_values(&options, |pair| {
             let more = match pair.split('=').next() {
                 Some("keep") => "&rotate=daily",
+                Some("create") if kind.word == "kafka" => "&progress_topic=P",
                 Some("create") => "&stream=S",
                 Some("replicas") => "&stream=S&create=on",
                 Some("preset") => "&query=query=INSERT",
@@ -267,6 +269,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
             };
             let argument = match kind.argument {
                 "" => "",
+                url if url.ends_with("/TOPIC") && pair.starts_with("create=") => "//a/b-{host}",
                 url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//a/b",
                 url if url.ends_with("/PATH") => "//a/b",
                 account if account.starts_with("//ACCOUNT/") => "//a/b",

@@ -39,6 +39,18 @@ pub fn read(message: &[u8], received_ns: u64) -> SyslogFields {
     fields
 }
 
+/// The words for the facility and the severity of a message, as [`read`] finds them, without reading more of it.
+#[must_use]
+pub fn priority_words(message: &[u8]) -> (Option<&'static str>, Option<&'static str>) {
+    let text = String::from_utf8_lossy(message);
+    priority(text.trim_end_matches('\0')).map_or((None, None), |(priority, _)| words(priority))
+}
+
+fn words(priority: u8) -> (Option<&'static str>, Option<&'static str>) {
+    let word = |words: &[&'static str], number: u8| words.get(usize::from(number)).copied();
+    (word(&FACILITIES, priority / 8), word(&SEVERITIES, priority % 8))
+}
+
 fn of_text(text: &str, received_ns: u64) -> SyslogFields {
     // Python's SysLogHandler ends its messages with a zero byte, and Perl's Sys::Syslog with a line feed in front of it.
     let text = text.trim_end_matches('\0');
@@ -46,11 +58,8 @@ fn of_text(text: &str, received_ns: u64) -> SyslogFields {
     let Some((priority, rest)) = priority(text) else { return rfc3164::without_priority(text, received_ns) };
     let fields = rest.strip_prefix("1 ").and_then(rfc5424::read);
     let fields = fields.unwrap_or_else(|| rfc3164::with_priority(rest, received_ns));
-    SyslogFields {
-        facility: FACILITIES.get(usize::from(priority / 8)).copied(),
-        severity: SEVERITIES.get(usize::from(priority % 8)).copied(),
-        ..fields
-    }
+    let (facility, severity) = words(priority);
+    SyslogFields { facility, severity, ..fields }
 }
 
 /// `<34>` and what is behind it. A number has no zeros in front (RFC 5424, section 6.2.1).

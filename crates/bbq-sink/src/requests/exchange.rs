@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use bbq_format::Formatter;
+
 use super::answer::Answer;
 use super::receivers::Receiver;
 use crate::delivery::Part;
@@ -15,6 +17,9 @@ pub trait Exchange: Send + Sync + 'static {
     /// Whether a receiver that takes a request without a message takes messages, too, unless they are at fault, and one that does not takes
     /// none: its protocol says so. Otherwise all that counts is whether it has taken one before.
     const EMPTY_DECIDES: bool;
+
+    /// Formats messages for [`Exchange::exchange`].
+    fn formatter(&self) -> Formatter;
 
     /// Sends formatted messages, which are the text of a part.
     ///

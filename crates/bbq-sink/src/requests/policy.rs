@@ -8,7 +8,6 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_format::{Format, Formatter};
 use bbq_spec::RateLimitedLog;
 use tracing::warn;
 
@@ -106,7 +105,6 @@ impl<S: Display + Send + Sync> Policy<S> {
     pub(super) async fn deliver(
         &self,
         delivery: &mut Delivery,
-        format: Format,
         by: &impl Exchange<Server = S>,
     ) -> io::Result<()> {
         let receivers = &self.receivers;
@@ -114,8 +112,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         receivers.wait().await;
         for number in receivers.round() {
             if let Some(receiver) = receivers.free(number) {
-                let delivered =
-                    self.deliver_to(receiver, delivery, format, by, receivers.has_several()).await;
+                let delivered = self.deliver_to(receiver, delivery, by, receivers.has_several()).await;
                 let Err(Left { why, has_failed }) = delivered else {
                     self.note_change(receiver, &errors);
                     return Ok(());
@@ -130,7 +127,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         if let Some(number) = failed {
             // No receiver takes them: the messages may be at fault.
             let receiver = receivers.choose(number);
-            let Err(Left { why, .. }) = self.deliver_to(receiver, delivery, format, by, false).await else {
+            let Err(Left { why, .. }) = self.deliver_to(receiver, delivery, by, false).await else {
                 return Ok(());
             };
             errors.push(why);
@@ -148,11 +145,10 @@ impl<S: Display + Send + Sync> Policy<S> {
         &self,
         receiver: &Receiver<S>,
         delivery: &mut Delivery,
-        format: Format,
         by: &E,
         has_others: bool,
     ) -> Result<(), Left> {
-        let mut formatter = Formatter::new(format);
+        let mut formatter = by.formatter();
         loop {
             let Some(mut sent) = delivery.next_part(&mut formatter, self.body_bytes.now()) else {
                 return Ok(());

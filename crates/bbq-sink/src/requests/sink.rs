@@ -3,8 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use bbq_format::Format;
-
 use super::exchange::Exchange;
 use super::options::RequestOptions;
 use super::policy::Policy;
@@ -19,8 +17,6 @@ pub struct RequestSink<E: Exchange> {
     pub name: String,
     /// The servers of the SPEC, of which there is at least one.
     pub servers: Vec<E::Server>,
-    /// What becomes of messages in a request.
-    pub format: Format,
     /// What makes a receiver take messages or not: its address and the format. Under another one, the sink knows nothing of what was taken.
     pub of: String,
     /// What to check if a receiver takes nothing, for people.
@@ -41,16 +37,15 @@ pub fn open_request_sink<E: Exchange>(
     sink: RequestSink<E>,
     state: Option<&str>,
 ) -> Result<Box<dyn Sink>, OpenError> {
-    let RequestSink { name, servers, format, of, check, keeps_cuts, options, exchange } = sink;
+    let RequestSink { name, servers, of, check, keeps_cuts, options, exchange } = sink;
     let policy = Policy::new(name, servers, Refusals::new(of, check, state), keeps_cuts, options);
-    let destination = RequestDestination { policy, exchange, format, keeps_cuts };
+    let destination = RequestDestination { policy, exchange, keeps_cuts };
     Ok(Box::new(AsyncSink::new(destination).map_err(OpenError::NotYet)?))
 }
 
 struct RequestDestination<E: Exchange> {
     policy: Policy<E::Server>,
     exchange: E,
-    format: Format,
     keeps_cuts: bool,
 }
 
@@ -68,7 +63,7 @@ impl<E: Exchange> Destination for RequestDestination<E> {
     }
 
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.policy.deliver(delivery, self.format, &self.exchange).await
+        self.policy.deliver(delivery, &self.exchange).await
     }
 
     fn state(&self) -> String {

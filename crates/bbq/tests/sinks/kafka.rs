@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
+use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 
 use super::kafka_broker::{Broker, Kafka, Record, STRANGER, shared};
@@ -20,7 +21,7 @@ use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, free_ports, pause, r
 const TOPIC: &str = "logs";
 
 /// A server that writes to a topic of `kafka`.
-fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
+pub(crate) fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
     edge_to(&kafka.address(), topic, query)
 }
 
@@ -75,7 +76,7 @@ fn wait_writing(setup: &Setup, times: usize) {
 }
 
 /// Waits until the log has these words so many times.
-fn wait_told(setup: &Setup, words: &str, times: usize) {
+pub(crate) fn wait_told(setup: &Setup, words: &str, times: usize) {
     let start = Instant::now();
     while setup.log().matches(words).count() < times {
         assert!(start.elapsed() < PATIENCE, "{words:?} is not told\n{}", setup.log());
@@ -310,7 +311,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     drop(broker);
 }
 
-const LEFT_OPEN: &str = "the brokers have left a transaction open";
+pub(crate) const LEFT_OPEN: &str = "the brokers have left a transaction open";
 
 /// Apache Kafka that starts again leaves out the marks of a transaction that was about to end, where it knows no leader (KAFKA-20734).
 #[test]
@@ -631,6 +632,30 @@ fn users_and_certificates_are_checked_and_told() {
         at_first.wait_delivered(1);
         assert_eq!(kafka.read(topic)[0].value, "hello");
     }
+    // Without a signature, as the broker of the tests believes it: for a user who may do everything, and for one who may do nothing.
+    let token = |user: &str, seconds: u64| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
+        let claims = json!({ "sub": user, "iat": now, "exp": now + seconds }).to_string();
+        let encode = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
+        format!("{}.{}.", encode(r#"{"alg":"none"}"#), encode(&claims))
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("token");
+    let bearer = format!("{ca}&oauth_token={}", path.display());
+    fs::write(&path, token("bbq", 8)).expect("a file");
+    let first = edge_to(&address, "bearer-{listener}", &format!("{bearer}&progress_topic=bearer"));
+    let at_first = first.start();
+    at_first.send(1, b"hello\n");
+    at_first.wait_delivered(1);
+    // The next one is read before the first one is over, and is used by a connection that is made later.
+    fs::write(&path, token("bbq", 3600)).expect("a file");
+    at_first.kill();
+    let at_first = first.start();
+    at_first.send(1, b"hello\n");
+    at_first.wait_delivered(2);
+    assert_eq!(kafka.read("bearer-till").len(), 2);
+    fs::write(&path, token(STRANGER, 3600)).expect("a file");
+    told(&address, "scram", &bearer, &["uthorization", "Describe", "Write", "scram"]);
     told(&address, "scram", &user(STRANGER), &["uthorization", "Describe", "Write", "scram"]);
     told(&address, "scram", &user("nobody"), &["uthentication", "check sasl, user and password_file"]);
     told(&address, "scram", &(user("bbq") + "&sasl=scram-sha-256"), &["SCRAM-SHA-256", "check sasl"]);

@@ -79,6 +79,8 @@ mod status_addresses;
 #[path = "../support/mod.rs"]
 mod support;
 mod syslog_shapes;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod templates;
 mod two_sinks;
 mod unwritten;
 mod victoria_logs;

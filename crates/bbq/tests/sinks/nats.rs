@@ -17,14 +17,14 @@ use crate::support::lineage::Lineage;
 use crate::support::random::Random;
 use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, run};
 
-const STREAM: &str = "LOGS";
+pub(crate) const STREAM: &str = "LOGS";
 
 /// A server that publishes to `nats`, to a stream that it makes.
 fn edge(nats: &Nats, query: &str) -> Setup {
     edge_to(nats, "logs", &format!("stream={STREAM}&create=on{query}"))
 }
 
-fn edge_to(nats: &Nats, subject: &str, query: &str) -> Setup {
+pub(crate) fn edge_to(nats: &Nats, subject: &str, query: &str) -> Setup {
     unconfigured(nats, subject, query).config("drain_timeout_seconds = 1\n")
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bbq_client::Sender;
@@ -164,6 +164,23 @@ fn each_message_is_there_once_and_in_order_whenever_bbq_is_killed() {
     let counts = send_under_kills(&mut setup, sink, || {}, || objects(place.path()).len());
     assert_once_and_in_order(place.path(), &counts);
     assert_recovered(&setup);
+}
+
+/// Each life of bbq has another folder, or none, as if it lived on another day: the pointers that a life left lead the next one.
+#[test]
+fn each_message_is_there_once_whichever_folder_its_object_is_in() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut setup = setup(place.path(), "");
+    let lives = AtomicUsize::new(0);
+    let sink = |size: &str| {
+        let life = lives.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            if life % 4 == 3 { String::new() } else { format!("&folder=life-{life}/dt={{date:%Y-%m-%d}}") };
+        format!("objects:{}?object_bytes={size}&object_seconds=1{folder}", place.path().display())
+    };
+    let counts = send_under_kills(&mut setup, sink, || {}, || objects(place.path()).len());
+    assert_once_and_in_order(place.path(), &counts);
+    assert!(fs::read_dir(place.path().join("life-0")).expect("a folder").count() > 0);
 }
 
 #[test]

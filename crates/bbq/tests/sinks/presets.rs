@@ -68,6 +68,41 @@ fn elasticsearch_gets_each_document_once_with_an_id() {
     assert!(why.contains("400") && why.contains("mapper_parsing_exception"), "{why}");
 }
 
+/// The index of each message is in front of it; what comes again has the same.
+#[test]
+fn elasticsearch_gets_each_document_in_its_index() {
+    let calls = AtomicUsize::new(0);
+    let (address, bodies) = serve(move |body| {
+        let items = vec![json!({ "create": { "status": 201 } }); values(body).len() / 2];
+        // The first time nobody learns that it has them.
+        let is_first = calls.fetch_add(1, Ordering::Relaxed) == 0;
+        Some(if is_first {
+            response("503 Service Unavailable")
+        } else {
+            json_response(&json!({ "errors": false, "items": items }))
+        })
+    });
+    let path = "/_bulk?preset=elasticsearch&index=logs-{host}-{facility}-{date:%Y.%m}";
+    let setup = poster(&address, path);
+    let server = setup.start();
+    server.send(0, b"<13>1 - Web_1.example app - - - hello\nno header\n");
+    server.wait_delivered(2);
+    let bodies: Vec<Vec<Value>> = bodies.try_iter().map(|body| values(&body)).collect();
+    let created =
+        |lines: &[Value]| lines.iter().step_by(2).map(|line| line["create"].clone()).collect::<Vec<_>>();
+    let last = created(&bodies[bodies.len() - 1]);
+    assert!(bodies.len() > 1 && created(&bodies[0]).contains(&last[0]), "{bodies:?}");
+    let mut indices: Vec<String> =
+        bodies[1..].iter().flat_map(|body| created(body)).map(|line| line["_index"].to_string()).collect();
+    indices.sort();
+    indices.dedup();
+    let [none, web] = &indices[..] else { panic!("{indices:?}") };
+    assert!(
+        web.starts_with("\"logs-web_1.example-user-20") && none.starts_with("\"logs-none-none-20"),
+        "{indices:?}"
+    );
+}
+
 /// As many as it may be that the server takes nothing at all, and one that is good.
 #[test]
 fn bad_documents_at_the_beginning_hold_up_nobody() {

@@ -12,8 +12,13 @@ use crate::support::{BBQ, KilledIfThisFails, Server, Setup};
 
 /// `bbq send` of a file with numbered lines of a sender, to the first listener.
 pub(crate) fn send(setup: &Setup, sender: u32, count: u32) -> Child {
+    send_with(setup, sender, count, &|_| String::new())
+}
+
+/// The same; each line begins with what `head` makes of its number.
+fn send_with(setup: &Setup, sender: u32, count: u32, head: &dyn Fn(u32) -> String) -> Child {
     let file = setup.path().join(format!("lines-{sender}"));
-    let lines: String = (0..count).map(|number| format!("{sender} {number}\n")).collect();
+    let lines: String = (0..count).map(|number| format!("{}{sender} {number}\n", head(number))).collect();
     fs::write(&file, lines).expect("a file");
     let mut command = Command::new(BBQ);
     command.arg("send").args(["--to", &format!("bbq://{}", setup.address(0))]).arg(file);
@@ -33,7 +38,17 @@ pub(crate) struct Senders {
 impl Senders {
     /// Each sends so many messages.
     pub(crate) fn start(setup: &Setup, senders: std::ops::Range<u32>, count: u32) -> Senders {
-        let children: Vec<Child> = senders.map(|sender| send(setup, sender, count)).collect();
+        Senders::start_with(setup, senders, count, &|_| String::new())
+    }
+
+    /// The same; each line begins with what `head` makes of its number.
+    pub(crate) fn start_with(
+        setup: &Setup,
+        senders: std::ops::Range<u32>,
+        count: u32,
+        head: &dyn Fn(u32) -> String,
+    ) -> Senders {
+        let children: Vec<Child> = senders.map(|sender| send_with(setup, sender, count, head)).collect();
         let killed = children.iter().map(KilledIfThisFails::of).collect();
         Senders { children, _killed: killed }
     }

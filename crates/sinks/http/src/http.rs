@@ -11,15 +11,17 @@
 pub(super) mod client;
 pub(super) mod coding;
 pub(super) mod headers;
+mod index;
 mod preset;
 pub(super) mod response;
 pub(super) mod retry_after;
 pub(super) mod url;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use bbq_format::{Format, Labels};
+use bbq_format::names::{NameTemplate, Names};
+use bbq_format::{Format, Formatter, Labels};
 use bbq_sink::{
     Answer, DEAD_LETTERS_OPTION, Exchange, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part, Proxy,
     REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, Sink, Target, Verdict, format_option,
@@ -41,9 +43,10 @@ use url::Written;
 /// What to check if a server takes nothing.
 const CHECK: &str = "path, query, preset, format and compress";
 
-const BODY_OPTIONS: [SpecOption; 5] = [
+const BODY_OPTIONS: [SpecOption; 6] = [
     preset::OPTION,
     preset::LABELS,
+    index::OPTION,
     format_option("json"),
     SpecOption {
         key: "query",
@@ -108,6 +111,13 @@ fn parse(
             written.shown()
         )));
     }
+    let index = query.take(index::OPTION.key, index::parse)?;
+    if index.is_some() && preset != Preset::Elasticsearch {
+        return Err(ConfigError::new(format!(
+            "{:?}: index is for Elasticsearch and OpenSearch; write preset=elasticsearch, or leave it out",
+            written.shown()
+        )));
+    }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
         .format(format, labels.unwrap_or_default())
@@ -117,7 +127,7 @@ fn parse(
     let options = RequestOptions::take(query)?;
     let proxy = Proxy::take(written.shown(), query)?;
     let name = query.name().to_owned();
-    Ok(Arc::new(HttpTarget { name, uris, tls, preset, format, coding, headers, options, proxy }))
+    Ok(Arc::new(HttpTarget { name, uris, tls, preset, index, format, coding, headers, options, proxy }))
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +139,8 @@ struct HttpTarget {
     /// `None` for `http:`.
     tls: Option<ClientTls>,
     preset: Preset,
+    /// Of each message.
+    index: Option<NameTemplate>,
     format: Format,
     coding: Coding,
     headers: Headers,
@@ -144,39 +156,47 @@ impl Target for HttpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let HttpTarget { tls, options, proxy, .. } = self;
         let servers = HttpClient::open_each(&self.uris, tls.as_ref(), Version::One, *options, proxy)?;
+        let index = self.index.clone().map(|index| Arc::new(Mutex::new(Names::new(index, &self.name))));
         let sink = RequestSink {
             name: self.name.clone(),
             servers,
-            format: self.format,
             of: self.shown_requests(),
             check: CHECK,
             keeps_cuts: self.preset == Preset::Clickhouse,
             options: *options,
-            exchange: HttpPosts(self.clone()),
+            exchange: HttpPosts { target: self.clone(), index },
         };
         open_request_sink(sink, state)
     }
 }
 
 impl HttpTarget {
-    /// `<format> <URIs>`; with the compression, if there is one.
+    /// `<format> <URIs>`; with the compression and the index, if there are such.
     fn shown_requests(&self) -> String {
-        let HttpTarget { uris, format, coding, .. } = self;
+        let HttpTarget { uris, format, coding, index, .. } = self;
         let uris: Vec<String> = uris.iter().map(Uri::to_string).collect();
         let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
-        format!("{format:?} {}{coding}", uris.join(","))
+        let index = index.as_ref().map(|index| format!(" {}", index.as_str())).unwrap_or_default();
+        format!("{format:?} {}{coding}{index}", uris.join(","))
     }
 }
 
-struct HttpPosts(HttpTarget);
+struct HttpPosts {
+    target: HttpTarget,
+    index: Option<Arc<Mutex<Names>>>,
+}
 
 impl Exchange for HttpPosts {
     type Server = HttpClient;
 
     const EMPTY_DECIDES: bool = false;
 
+    fn formatter(&self) -> Formatter {
+        Formatter::with_index(self.target.format, self.index.clone())
+    }
+
     async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
-        let preset = self.0.preset;
+        let preset = self.target.preset;
         let response = self.post(&to.server, preset.body(text), Some(part)).await?;
         if response.status().is_success() && !preset.has_verdicts() {
             return Ok(Answer::from(Verdict::Taken).with_rest(response::finish(response)));
@@ -185,7 +205,7 @@ impl Exchange for HttpPosts {
     }
 
     async fn takes_empty(&self, to: &Receiver<HttpClient>) -> bool {
-        let Ok(response) = self.post(&to.server, self.0.preset.body(Vec::new()), None).await else {
+        let Ok(response) = self.post(&to.server, self.target.preset.body(Vec::new()), None).await else {
             return false;
         };
         let is_taken = response.status().is_success();
@@ -202,7 +222,7 @@ impl HttpPosts {
         response: Response<Incoming>,
         records: u64,
     ) -> io::Result<Answer> {
-        let HttpTarget { preset, headers, .. } = &self.0;
+        let HttpTarget { preset, headers, .. } = &self.target;
         let uri = &from.server.uri;
         if !response.status().is_success() {
             let wait = retry_after::note(from, &response);
@@ -238,7 +258,7 @@ impl HttpPosts {
         body: Vec<u8>,
         part: Option<&Part>,
     ) -> io::Result<Response<Incoming>> {
-        let HttpTarget { preset, format, coding, headers, .. } = &self.0;
+        let HttpTarget { preset, format, coding, headers, .. } = &self.target;
         let coding = if body.is_empty() { Coding::None } else { *coding };
         // hyper leaves it out of a request without a body, and some servers ask for it (RFC 9110, 8.6).
         let is_empty = body.is_empty();
@@ -303,6 +323,11 @@ mod tests {
             ("https://host:port/?tls_ca=/nowhere", "tls_ca"),
             ("http://host/?tls_ca=/nowhere", "unknown option \"tls_ca\""),
             ("http://host/?compress=lz4", "none, gzip, zstd"),
+            ("http://host/_bulk?index=logs", "write preset=elasticsearch"),
+            (
+                "http://host/_bulk?preset=elasticsearch&index=logs-{hots}",
+                "character 6: {hots} is not a field",
+            ),
         ] {
             let error = KINDS.parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use rdkafka::admin::{
     AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
 };
-use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
@@ -31,14 +30,14 @@ const MESSAGE_BYTES_UNKNOWN: usize = 128 * 1024 * 1024;
 const PROGRESS_CONFIG: [(&str, &str); 3] =
     [("cleanup.policy", "compact"), ("segment.bytes", "16777216"), ("min.cleanable.dirty.ratio", "0.1")];
 /// As many copies as the brokers are configured for; if they are to make the topic of the messages as well.
-const DEFAULT_REPLICATION: i32 = -1;
+pub(super) const DEFAULT_REPLICATION: i32 = -1;
 const MIN_IN_SYNC: &str = "min.insync.replicas";
 
 /// Who asks.
 pub(super) struct Cluster<'a> {
-    settings: &'a KafkaSettings,
-    call: &'a Call<'a>,
-    inquirer: BaseConsumer<Context>,
+    pub(super) settings: &'a KafkaSettings,
+    pub(super) call: &'a Call<'a>,
+    pub(super) inquirer: BaseConsumer<Context>,
 }
 
 /// What is known of the topics.
@@ -63,15 +62,6 @@ impl<'a> Cluster<'a> {
         if self.call.is_stopped() { Err(Ended::Stopped) } else { Ok(()) }
     }
 
-    /// Has the context hear what the client tells.
-    fn serve(&self) {
-        for _ in 0..EVENTS_MAX {
-            if self.inquirer.poll(SERVE_FOR).is_none() {
-                return;
-            }
-        }
-    }
-
     /// Waits until the brokers respond. Returns what they tell of the topic, if they have it.
     pub(super) fn find(&self, topic: &str) -> Result<Option<Copies>, Ended> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
@@ -79,7 +69,7 @@ impl<'a> Cluster<'a> {
         loop {
             self.check()?;
             let found = self.inquirer.client().fetch_metadata(Some(topic), wait);
-            self.serve();
+            serve(&self.inquirer);
             match found {
                 Ok(found) => {
                     let topic = found.topics().first();
@@ -121,24 +111,22 @@ impl<'a> Cluster<'a> {
         ends.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 
-    /// The partitions of the topic of the messages in which transactions are open.
-    pub(super) fn open_partitions(&self) -> Result<Vec<i32>, Ended> {
+    /// The topics of the messages and their partitions in which transactions are open.
+    pub(super) fn open_partitions(&self) -> Result<Vec<(String, i32)>, Ended> {
         let committed = inquirer(self.settings, Isolation::Committed)?;
-        let topic = &self.settings.topic;
-        let failed = |error| Ended::Failed(described(self.settings, &error));
-        let found = self.inquirer.client().fetch_metadata(Some(topic), RESPONSE_TIMEOUT).map_err(failed)?;
-        let partitions = found.topics().iter().flat_map(|topic| topic.partitions());
         let mut open = Vec::new();
-        for partition in partitions.map(|partition| partition.id()) {
-            self.check()?;
-            let end = |consumer: &BaseConsumer<Context>| {
-                let ends = consumer.client().fetch_watermarks(topic, partition, RESPONSE_TIMEOUT);
-                ends.map(|(_, end)| end).map_err(failed)
-            };
-            // Asked first: what others write meanwhile does not count.
-            let end_of_all = end(&self.inquirer)?;
-            if end(&committed)? < end_of_all {
-                open.push(partition);
+        for (topic, partitions) in self.topics()? {
+            for partition in partitions {
+                self.check()?;
+                let end = |consumer: &BaseConsumer<Context>| {
+                    let ends = consumer.client().fetch_watermarks(&topic, partition, RESPONSE_TIMEOUT);
+                    ends.map(|(_, end)| end).map_err(|error| Ended::Failed(described(self.settings, &error)))
+                };
+                // Asked first: what others write meanwhile does not count.
+                let end_of_all = end(&self.inquirer)?;
+                if end(&committed)? < end_of_all {
+                    open.push((topic.clone(), partition));
+                }
             }
         }
         Ok(open)
@@ -149,8 +137,9 @@ impl<'a> Cluster<'a> {
         let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
         let mut copies = [self.find(topic)?, None];
         let config = client::administrator(self.settings);
-        let administrator: AdminClient<DefaultClientContext> =
-            config.create().map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let administrator: AdminClient<Context> = config
+            .create_with_context(Context::new(self.settings))
+            .map_err(|error| Ended::Failed(described(self.settings, &error)))?;
         let of_topic = self.configuration(&administrator, topic)?;
         let mut of_progress = None;
         if *is_exactly_once {
@@ -176,7 +165,7 @@ impl<'a> Cluster<'a> {
     /// The topic of the progress is as safe as that of the messages.
     fn make_progress(
         &self,
-        administrator: &AdminClient<DefaultClientContext>,
+        administrator: &AdminClient<Context>,
         topic: Option<Copies>,
         of_topic: Option<&ConfigResource>,
     ) -> Result<(), Ended> {
@@ -225,7 +214,7 @@ impl<'a> Cluster<'a> {
     /// The settings of a topic. `None` if there is none, or if the user may not ask: then the brokers judge what is too large.
     fn configuration(
         &self,
-        administrator: &AdminClient<DefaultClientContext>,
+        administrator: &AdminClient<Context>,
         topic: &str,
     ) -> Result<Option<ConfigResource>, Ended> {
         let options = AdminOptions::new().request_timeout(Some(RESPONSE_TIMEOUT));
@@ -236,9 +225,24 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// Has the context hear what the client tells.
+fn serve(consumer: &BaseConsumer<Context>) {
+    for _ in 0..EVENTS_MAX {
+        if consumer.poll(SERVE_FOR).is_none() {
+            return;
+        }
+    }
+}
+
 fn inquirer(settings: &KafkaSettings, isolation: Isolation) -> Result<BaseConsumer<Context>, Ended> {
-    let inquirer = client::inquirer(settings, isolation).create_with_context(Context::new());
-    inquirer.map_err(|error| Ended::Failed(described(settings, &error)))
+    let inquirer = client::inquirer(settings, isolation).create_with_context(Context::new(settings));
+    let inquirer: BaseConsumer<Context> =
+        inquirer.map_err(|error| Ended::Failed(described(settings, &error)))?;
+    if settings.security.token().is_some() {
+        // It asks for the token at once, and connects with it.
+        serve(&inquirer);
+    }
+    Ok(inquirer)
 }
 
 fn value<'a>(key: &str, of: Option<&'a ConfigResource>) -> Option<&'a str> {

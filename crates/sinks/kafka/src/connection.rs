@@ -21,6 +21,7 @@ use super::progress::Progress;
 use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
+use super::topics::KnownTopics;
 
 /// Brokers that do not go on with what they were given within this time are away.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,6 +51,7 @@ pub(super) struct Connection {
     /// The messages of the transaction, and the bytes of each.
     pub(super) sent: Vec<((u32, u64), usize)>,
     pub(super) known_end: KnownEnd,
+    pub(super) topics: KnownTopics,
 }
 
 /// How long something may take.
@@ -98,9 +100,21 @@ impl Connection {
         }
         let batch_bytes = client::batch_bytes(message_bytes_max, link.shared.batch_bytes_max());
         let config = client::producer(&settings, &link.shared.id, batch_bytes, message_bytes_max);
-        let producer: KafkaResult<BaseProducer<Context>> = config.create_with_context(Context::new());
+        let producer: KafkaResult<BaseProducer<Context>> =
+            config.create_with_context(Context::new(&settings));
         let producer = producer.map_err(|error| Ended::Failed(described(&settings, &error)))?;
+        // It may ask for a token before it connects.
+        producer.poll(PAUSE);
         if copies[0].is_none() {
+            let refused = if settings.creates { cluster.make(&settings.topic)? } else { None };
+            if let Some(why) = refused {
+                let topic = &settings.topic;
+                let text = format!(
+                    "there is no topic {topic}, for messages that have no topic of their own, and bbq cannot create it: {why}; create it: \
+                     kafka-topics --create --topic {topic}"
+                );
+                return Err(Ended::Failed(io::Error::other(text)));
+            }
             wait_topic(&producer, &settings, call)?;
             copies[0] = cluster.wait(&settings.topic)?;
         }
@@ -115,6 +129,7 @@ impl Connection {
             committed_at: Instant::now(),
             sent: Vec::new(),
             known_end: KnownEnd::new(0),
+            topics: KnownTopics::find(&settings, &cluster)?,
         };
         if settings.is_exactly_once {
             connection.call(call, |producer| producer.init_transactions(CALL_TIMEOUT))?;

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use bbq_format::Format;
+use bbq_format::names::Names;
 use bbq_sink::{Encode, Texts};
 use bbq_spool::Entry;
 use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use rdkafka::message::{Header, OwnedHeaders};
 
-use super::settings::Key;
+use super::settings::{KafkaSettings, Key};
 
 /// What a message takes in a batch beside key, value and headers: the header of a batch of its own (61 bytes), and the lengths and
 /// differences of a record (at most 40).
@@ -22,6 +22,8 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(super) struct Message<'a> {
     /// The lane of the record, and its number there.
     pub(super) record: (u32, u64),
+    /// The topic of its name, unless that is missing.
+    pub(super) topic: &'a str,
     pub(super) key: Option<&'a [u8]>,
     pub(super) value: &'a [u8],
     pub(super) headers: Option<OwnedHeaders>,
@@ -33,9 +35,19 @@ pub(super) struct Message<'a> {
 
 /// Makes messages; has the memory for it.
 pub(super) struct Encoder {
-    key: Key,
+    key: KeyOf,
     has_origin: bool,
     texts: Texts,
+    topics: Names,
+}
+
+/// What the key of a message is.
+enum KeyOf {
+    Stream,
+    Listener,
+    Peer,
+    Fields(Box<Names>),
+    None,
 }
 
 /// What all messages of a batch share.
@@ -47,8 +59,17 @@ struct OfBatch<'a> {
 }
 
 impl Encoder {
-    pub(super) fn new(key: Key, format: Format, has_origin: bool) -> Encoder {
-        Encoder { key, has_origin, texts: Texts::new(format) }
+    pub(super) fn new(settings: &KafkaSettings) -> Encoder {
+        let KafkaSettings { name, template, key, format, has_origin, .. } = settings;
+        let key = match key {
+            Key::Stream => KeyOf::Stream,
+            Key::Listener => KeyOf::Listener,
+            Key::Peer => KeyOf::Peer,
+            Key::Template(template) => KeyOf::Fields(Box::new(Names::new(template.clone(), name))),
+            Key::None => KeyOf::None,
+        };
+        let topics = Names::new(template.clone(), name);
+        Encoder { key, has_origin: *has_origin, texts: Texts::new(*format), topics }
     }
 }
 
@@ -63,9 +84,14 @@ impl Encode for Encoder {
         mut each: impl FnMut(Message<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.texts.make(entry);
-        let Encoder { key, has_origin, ref texts } = *self;
-        let of_batch = OfBatch::of(entry, has_origin || key == Key::Stream, has_origin);
-        let mut peers = (has_origin || key == Key::Peer).then(|| entry.peers());
+        let Encoder { key, has_origin, texts, topics } = self;
+        let has_origin = *has_origin;
+        topics.begin(entry);
+        if let KeyOf::Fields(keys) = key {
+            keys.begin(entry);
+        }
+        let of_batch = OfBatch::of(entry, has_origin || matches!(key, KeyOf::Stream), has_origin);
+        let mut peers = (has_origin || matches!(key, KeyOf::Peer)).then(|| entry.peers());
         let mut peer_text = String::new();
         let sequences = entry.batch.header.first_sequence..;
         for (index, (record, sequence)) in entry.batch.records().zip(sequences).enumerate() {
@@ -80,15 +106,17 @@ impl Encode for Encoder {
             }
             let value = texts.get(index, record);
             let key = match key {
-                Key::Stream => Some(of_batch.stream.as_bytes()),
-                Key::Listener => Some(of_batch.listener.as_bytes()),
-                Key::Peer => Some(peer_text.as_bytes()).filter(|key| !key.is_empty()),
-                Key::None => None,
+                KeyOf::Stream => Some(of_batch.stream.as_bytes()),
+                KeyOf::Listener => Some(of_batch.listener.as_bytes()),
+                KeyOf::Peer => Some(peer_text.as_bytes()).filter(|key| !key.is_empty()),
+                KeyOf::Fields(keys) => Some(keys.name(record).as_bytes()),
+                KeyOf::None => None,
             };
             let headers = has_origin.then(|| of_batch.headers(&peer_text, sequence));
             let headers_bytes = if has_origin { ORIGIN_BYTES + of_batch.listener.len() } else { 0 };
             each(Message {
                 record: (entry.lane, number + (index - skip) as u64),
+                topic: topics.name(record),
                 key,
                 value,
                 headers,

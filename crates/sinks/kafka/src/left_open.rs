@@ -87,7 +87,7 @@ impl Connection {
         send(&settings.progress, 0, Some(open))?;
         if !is_committed {
             // No reader of committed records sees them.
-            partitions.iter().try_for_each(|partition| send(&settings.topic, *partition, None))?;
+            partitions.iter().try_for_each(|(topic, partition)| send(topic, *partition, None))?;
         }
         self.wait_delivered(link, call)?;
         self.check_delivered()?;

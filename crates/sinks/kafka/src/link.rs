@@ -84,7 +84,7 @@ impl KafkaLink {
     ) -> KafkaLink {
         let refused = shared.refused();
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
-        let encoder = Encoder::new(settings.key, settings.format, settings.has_origin);
+        let encoder = Encoder::new(&settings);
         KafkaLink {
             settings,
             shared,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bbq_format::Format;
+use bbq_format::names::NameTemplate;
 
 use super::security::Security;
 
@@ -15,7 +16,12 @@ pub(super) struct KafkaSettings {
     pub(super) shown: String,
     /// `HOST:PORT,..`, as librdkafka wants it.
     pub(super) servers: String,
+    /// The template of topics.
+    pub(super) template: NameTemplate,
+    /// The topic, or of a template with fields that of all other messages: of those whose own topic is missing, or one too many.
     pub(super) topic: String,
+    /// Whether topics of a template with fields are made if they are missing.
+    pub(super) creates: bool,
     /// The topic of the progress.
     pub(super) progress: String,
     pub(super) is_exactly_once: bool,
@@ -33,10 +39,11 @@ pub(super) struct KafkaSettings {
 }
 
 /// What the key of a message is. Messages with the same key are in one partition, so in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Key {
     Stream,
     Listener,
     Peer,
+    Template(NameTemplate),
     None,
 }

@@ -6,21 +6,22 @@ use std::time::Duration;
 use bbq_format::Format;
 use bbq_sink::{
     DEAD_LETTERS_OPTION, FORMAT_WORDS, Kind, LinkSink, Now, OpenError, Sink, Target, format_option,
-    parse_servers, tls_options, with_port,
+    parse_servers,
+    tls_options::{self, PATH},
+    with_port,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
 use super::link::TRANSACTION_BYTES_MAX;
 use super::links::KafkaLinks;
-use super::security::{MECHANISM_WORDS, Security};
+use super::security::{MECHANISM_WORDS, Security, TOKEN_KEY};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Remembered;
+use super::topic::{self, check_topic};
 
 /// The port of a broker, unless it is configured.
 const PORT_DEFAULT: u16 = 9092;
-/// What Kafka allows.
-const TOPIC_BYTES_MAX: usize = 249;
 /// What is behind the name of the topic in that of the topic of the progress, unless it is configured.
 const PROGRESS_SUFFIX: &str = "-bbq-progress";
 /// Unless it is configured, as in other clients.
@@ -35,11 +36,8 @@ const KEEP_SECONDS_MAX: u64 = 24 * 3600;
 
 const ON_OFF: Values = Values::Words(&["off", "on"]);
 const ON_OFF_WORDS: [(&str, bool); 2] = [("off", false), ("on", true)];
-const KEY_WORDS: [(&str, Key); 4] =
-    [("stream", Key::Stream), ("listener", Key::Listener), ("peer", Key::Peer), ("none", Key::None)];
-/// zstd would need a second copy of its library in the program.
-const COMPRESSION_WORDS: [(&str, &str); 4] =
-    [("none", "none"), ("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4")];
+const COMPRESSION_WORDS: [(&str, &str); 5] =
+    [("none", "none"), ("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4"), ("zstd", "zstd")];
 
 /// `kafka://HOST:PORT/TOPIC`
 pub static KAFKA: Kind = Kind {
@@ -54,10 +52,17 @@ pub static KAFKA: Kind = Kind {
             meaning: "writes in transactions; `off`: a message may come twice after a failure, and nothing but the topic is needed",
         },
         SpecOption {
+            key: "create",
+            values: ON_OFF,
+            default: "on",
+            meaning: "of a TOPIC with fields: creates topics that are missing, as the brokers are configured; `off`: their messages go to the \
+                      topic with `other` in place of each field",
+        },
+        SpecOption {
             key: "progress_topic",
             values: Values::Text { form: "TOPIC", pattern: "" },
             default: "TOPIC-bbq-progress",
-            meaning: "the topic where bbq keeps its position; created if it is missing",
+            meaning: "the topic where bbq keeps its position; created if it is missing; must be given if TOPIC has fields",
         },
         SpecOption {
             key: "transaction_timeout_seconds",
@@ -74,7 +79,10 @@ pub static KAFKA: Kind = Kind {
         },
         SpecOption {
             key: "key",
-            values: Values::Words(&["stream", "listener", "peer", "none"]),
+            values: Values::Text {
+                form: "stream, listener, peer, none, or fields such as {host}",
+                pattern: "",
+            },
             default: "stream",
             meaning: "the key of a message; messages with the same key are in one partition, in order",
         },
@@ -87,7 +95,7 @@ pub static KAFKA: Kind = Kind {
         },
         SpecOption {
             key: "compression",
-            values: Values::Words(&["none", "gzip", "snappy", "lz4"]),
+            values: Values::Words(&["none", "gzip", "snappy", "lz4", "zstd"]),
             default: "none",
             meaning: "how batches are compressed",
         },
@@ -108,6 +116,12 @@ pub static KAFKA: Kind = Kind {
             values: Values::Secret,
             default: "none",
             meaning: "the password of `user`",
+        },
+        SpecOption {
+            key: TOKEN_KEY,
+            values: PATH,
+            default: "none",
+            meaning: "a file with a token, in place of `user` (SASL's OAUTHBEARER); it is read again before the token expires",
         },
         SpecOption {
             key: "tls",
@@ -134,11 +148,15 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     }
     let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
     let servers = servers.iter().map(|(host, port)| with_port(host, *port)).collect::<Vec<_>>().join(",");
-    check_topic(topic).map_err(wrong)?;
+    let template = topic::parse(topic).map_err(wrong)?;
     let word = |query: &mut Query<'_>, key, default| {
         Ok::<_, ConfigError>(query.take_word(key, &ON_OFF_WORDS)?.unwrap_or(default))
     };
     let is_exactly_once = word(query, "exactly_once", true)?;
+    let creates = query.take_word("create", &ON_OFF_WORDS)?;
+    if creates.is_some() && !template.has_fields() {
+        return Err(wrong("create is for a TOPIC with fields, such as logs-{host}".to_owned()));
+    }
     let progress = query.take("progress_topic", |topic| check_topic(topic).map(|()| topic.to_owned()))?;
     let timeout = query.take_number("transaction_timeout_seconds")?.map(Duration::from_secs);
     let keep = query.take_number("keep_seconds")?.map(Duration::from_secs);
@@ -151,11 +169,16 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
             return Err(wrong(format!("{key} has no effect with exactly_once=off")));
         }
     }
-    let progress = progress.unwrap_or_else(|| format!("{topic}{PROGRESS_SUFFIX}"));
-    if progress == topic {
+    if progress.is_none() && is_exactly_once && template.has_fields() {
         return Err(wrong(
-            "the progress needs a topic of its own; set progress_topic to another one".to_owned(),
+            "the topic has fields, so bbq needs a name for the topic where it keeps its position; add progress_topic=NAME".to_owned(),
         ));
+    }
+    let progress = progress.unwrap_or_else(|| format!("{topic}{PROGRESS_SUFFIX}"));
+    if is_exactly_once && template.may_be(&progress) {
+        return Err(wrong(format!(
+            "the progress needs a topic of its own, and {progress} may be one of the messages; set progress_topic to another one"
+        )));
     }
     if is_exactly_once {
         check_topic(&progress).map_err(|why| wrong(format!("progress_topic: {why}")))?;
@@ -163,12 +186,14 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let settings = KafkaSettings {
         name: query.name().to_owned(),
         servers,
-        topic: topic.to_owned(),
+        topic: template.fallback().to_owned(),
+        creates: template.has_fields() && creates.unwrap_or(true),
+        template,
         progress,
         is_exactly_once,
         transaction_timeout: timeout.unwrap_or(TRANSACTION_TIMEOUT),
         keep: keep.unwrap_or(KEEP_DEFAULT),
-        key: query.take_word("key", &KEY_WORDS)?.unwrap_or(Key::Stream),
+        key: query.take("key", parse_key)?.unwrap_or(Key::Stream),
         format: query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Raw),
         has_origin: word(query, "headers", false)?,
         compression: query.take_word("compression", &COMPRESSION_WORDS)?.unwrap_or("none"),
@@ -178,20 +203,19 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     Ok(Arc::new(OpenKafka(Arc::new(settings))))
 }
 
-fn check_topic(topic: &str) -> Result<(), String> {
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    if topic.is_empty() {
-        Err("it has no topic".to_owned())
-    } else if !topic.chars().all(is_allowed) || [".", ".."].contains(&topic) {
-        Err(format!("{topic:?} is not the name of a topic; letters, digits, dot, _ and - may be in it"))
-    } else if topic.len() > TOPIC_BYTES_MAX {
-        Err(format!(
-            "the name of a topic has at most {TOPIC_BYTES_MAX} characters, {topic:?} has {}",
-            topic.len()
-        ))
-    } else {
-        Ok(())
-    }
+fn parse_key(text: &str) -> Result<Key, String> {
+    Ok(match text {
+        "stream" => Key::Stream,
+        "listener" => Key::Listener,
+        "peer" => Key::Peer,
+        "none" => Key::None,
+        text if !text.contains(['{', '}']) => {
+            return Err(format!(
+                "{text:?} is not one of stream, listener, peer, none, and has no field such as {{host}}"
+            ));
+        }
+        text => Key::Template(topic::parse_key(text)?),
+    })
 }
 
 #[derive(Debug)]
@@ -249,11 +273,19 @@ mod tests {
             ("kafka://host/logs?progress_topic=a/b", "name of a topic"),
             ("kafka://host/logs?transaction_timeout_seconds=0", "1 to 900"),
             ("kafka://host/logs?key=host", "stream, listener, peer, none"),
-            ("kafka://host/logs?compression=zstd", "none, gzip, snappy, lz4"),
+            ("kafka://host/logs?key={hosts}", "{hosts} is not a field for a key"),
+            ("kafka://host/logs-{host}", "add progress_topic=NAME"),
+            ("kafka://host/logs-{host}?progress_topic=logs-bbq", "may be one of the messages"),
+            ("kafka://host/{host}?progress_topic=p", "senders could choose any topic"),
+            ("kafka://host/logs-{hosts}?progress_topic=p", "character 6"),
+            ("kafka://host/logs?create=off", "create is for a TOPIC with fields"),
+            ("kafka://host/logs?compression=lzma", "none, gzip, snappy, lz4, zstd"),
             ("kafka://host/logs?user=me", "password_file"),
             ("kafka://host/logs?sasl=plain", "user=NAME"),
             ("kafka://host/logs?sasl=gssapi", "plain, scram-sha-256, scram-sha-512"),
             ("kafka://host/logs?password_env=PATH", "user=NAME"),
+            ("kafka://host/logs?oauth_token=/nowhere", "/nowhere"),
+            ("kafka://host/logs?oauth_token=Cargo.toml&user=me", "a way of its own"),
             ("kafka://host/logs?tls_ca=/nowhere", "/nowhere"),
             ("kafka://host/logs?tls_cert=/nowhere", "tls_key=PATH"),
         ] {
@@ -261,7 +293,9 @@ mod tests {
             assert!(error.contains(words) && !error.contains("sesame"), "{spec}: {error}");
         }
         for (spec, shown) in [
-            ("kafka://host/logs", r#"servers: "host:9092", topic: "logs", progress: "logs-bbq-progress""#),
+            ("kafka://host/logs", r#"topic: "logs", creates: false, progress: "logs-bbq-progress""#),
+            ("kafka://host/logs-{host}?progress_topic=bbq", r#"topic: "logs-other", creates: true"#),
+            ("kafka://host/logs-{host}?exactly_once=off&create=off&key={host}.{app}", "creates: false"),
             ("kafka://a:1,[::1]:2,[::1]/logs", r#"servers: "a:1,[::1]:2,[::1]:9092""#),
             ("kafka://host/logs?user=me&password_env=PATH&sasl=plain", r#"mechanism: "PLAIN""#),
             ("kafka://host/logs?exactly_once=off&key=peer&compression=lz4", r#"key: Peer"#),

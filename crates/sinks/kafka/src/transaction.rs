@@ -11,6 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::time::timeout;
 
+use super::cluster::Cluster;
 use super::connection::{Connection, Patience};
 use super::context::{Context, Failure};
 use super::encoder::Message;
@@ -19,8 +20,9 @@ use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
-use super::settings::Key;
+use super::settings::{KafkaSettings, Key};
 use super::thread::Call;
+use super::topics::{KnownTopics, Place};
 
 /// The shortest time between two transactions that are not full: there are at most 20 records about progress a second.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
@@ -108,7 +110,7 @@ impl Connection {
             while let Ok(group) = link.groups.try_recv() {
                 link.push(group, &self.committed);
             }
-            let Connection { producer, settings, positions, sent, message_bytes_max, .. } = self;
+            let Connection { producer, settings, positions, sent, message_bytes_max, topics, .. } = self;
             let KafkaLink { outgoing, encoder, refused, size, .. } = link;
             // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
             let mut too_large = Vec::new();
@@ -128,12 +130,25 @@ impl Connection {
                     let why = too_large_text(bytes, *message_bytes_max);
                     return Ok(Some(Rejection { why, has_letter: false }));
                 }
+                let topic = match topics.place(message.topic) {
+                    Place::Own => message.topic,
+                    Place::Other => &settings.topic,
+                    // A transaction that is begun does not wait for a topic that is made.
+                    Place::Unknown if !sent.is_empty() => return Err(Stop::Full),
+                    Place::Unknown => {
+                        let found = look_for(topics, message.topic, settings, call);
+                        match found.map_err(|ended| Stop::Unsent(Unsent::Ended(ended)))? {
+                            Place::Own => message.topic,
+                            Place::Other | Place::Unknown => &settings.topic,
+                        }
+                    }
+                };
                 if sent.is_empty() && settings.is_exactly_once {
                     let begun = producer.begin_transaction();
                     begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
                 }
                 sent.push((record, bytes));
-                send(producer, call, &settings.topic, message, sent.len()).map_err(Stop::Unsent)?;
+                send(producer, call, topic, message, sent.len()).map_err(Stop::Unsent)?;
                 transaction_bytes += bytes;
                 Ok(None)
             });
@@ -341,7 +356,7 @@ impl Connection {
         self.begin()?;
         let mut record =
             BaseRecord::<[u8], [u8], usize>::with_opaque_to(&self.settings.topic, OWN).payload(b"bbq");
-        record.key = (self.settings.key != Key::None).then_some(b"bbq");
+        record.key = (!matches!(self.settings.key, Key::None)).then_some(b"bbq");
         self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))?;
         self.wait_delivered(link, call)?;
         let failure = self.producer.context().take_failures().first().copied();
@@ -380,6 +395,16 @@ fn too_large_text(bytes: usize, max: usize) -> String {
 
 fn refusal(code: Code) -> Arc<str> {
     format!("the brokers refuse the message: {code}").into()
+}
+
+/// Looks for the topic of a template.
+fn look_for(
+    topics: &mut KnownTopics,
+    topic: &str,
+    settings: &KafkaSettings,
+    call: &Call<'_>,
+) -> Result<Place, Ended> {
+    topics.look(topic, settings, &Cluster::new(settings, call)?)
 }
 
 /// Gives a message to librdkafka. Waits while librdkafka has no room.

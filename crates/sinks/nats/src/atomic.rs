@@ -226,7 +226,7 @@ impl AtomicWriter {
             payload: self.payload_max,
         };
         let Taken { messages, bytes, outcomes } =
-            Taken::take(&mut link.outgoing, &link.target, limits, &mut self.positions);
+            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
             return Err(Ended::Lost(io::Error::other(CONFLICT)));
         }

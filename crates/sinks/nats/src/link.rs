@@ -7,6 +7,7 @@ use bbq_sink::{OutgoingGroups, PendingGroup, Positions, Resolver, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
+use super::message::Encoder;
 use super::settings::NatsSettings;
 use super::shared::Shared;
 
@@ -18,6 +19,7 @@ pub(super) struct NatsLink {
     pub(super) groups: Receiver<PendingGroup>,
     settled: Sender<Settled>,
     pub(super) outgoing: OutgoingGroups,
+    pub(super) encoder: Encoder,
 }
 
 /// How a connection ended.
@@ -44,7 +46,8 @@ impl NatsLink {
         settled: Sender<Settled>,
     ) -> NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
-        NatsLink { target, resolver, shared, groups, settled, outgoing }
+        let encoder = Encoder::new(target.encoding.clone(), &target.name);
+        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder }
     }
 
     /// Adds a group. `stored` says how far the stream is.

@@ -2,13 +2,12 @@
 
 use async_nats::{HeaderMap, Subject};
 use bbq_format::Format;
+use bbq_format::names::{NameTemplate, Names};
 use bbq_sink::{Encode, Texts};
 use bbq_spool::Entry;
 use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
 use hyper::body::Bytes;
-
-use super::subject::Template;
 
 /// Bytes of headers that count towards the server's `max_payload` beside the message. It is more than the headers take, so that
 /// whether a message is too large does not depend on the length of a number in them.
@@ -31,7 +30,7 @@ pub(super) struct Message {
 /// How messages are made.
 #[derive(Clone, Debug)]
 pub(super) struct Encoding {
-    pub(super) template: Template,
+    pub(super) template: NameTemplate,
     pub(super) format: Format,
     /// Whether a message has headers about its origin.
     pub(super) has_origin: bool,
@@ -45,7 +44,24 @@ impl Encoding {
     }
 }
 
-impl Encode for &Encoding {
+/// Makes messages; has the memory for their subjects.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    encoding: Encoding,
+    names: Names,
+    /// The last subject: messages with the same one share its memory.
+    subject: Subject,
+}
+
+impl Encoder {
+    /// For the sink of this name.
+    pub(super) fn new(encoding: Encoding, sink: &str) -> Encoder {
+        let names = Names::new(encoding.template.clone(), sink);
+        Encoder { subject: encoding.template.fallback().into(), names, encoding }
+    }
+}
+
+impl Encode for Encoder {
     type Message<'a> = Message;
 
     fn each<E>(
@@ -55,15 +71,16 @@ impl Encode for &Encoding {
         number: u64,
         mut each: impl FnMut(Message) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut texts = Texts::new(self.format);
+        let Encoder { encoding: Encoding { format, has_origin, .. }, names, subject } = self;
+        let mut texts = Texts::new(*format);
         texts.make(entry);
+        names.begin(entry);
         let origin = entry.origin();
-        let time = self.has_origin.then(|| {
+        let time = has_origin.then(|| {
             let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
             DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
         });
-        let stream = if self.has_origin { entry.batch.header.stream.to_string() } else { String::new() };
-        let of_batch = (!self.template.is_per_message()).then(|| self.template.subject(entry, &[]));
+        let stream = if *has_origin { entry.batch.header.stream.to_string() } else { String::new() };
         for (index, (sequence, record, peer)) in entry.numbered().enumerate().skip(skip) {
             let mut headers = HeaderMap::new();
             if let Some(time) = &time {
@@ -75,10 +92,13 @@ impl Encode for &Encoding {
                 headers.insert("Bbq-Stream", stream.as_str());
                 headers.insert("Bbq-Sequence", sequence.to_string());
             }
-            let subject = of_batch.clone().unwrap_or_else(|| self.template.subject(entry, record));
+            let name = names.name(record);
+            if subject.as_str() != name {
+                *subject = name.into();
+            }
             let payload = Bytes::copy_from_slice(texts.get(index, record));
             each(Message {
-                subject,
+                subject: subject.clone(),
                 headers,
                 payload,
                 record: (entry.lane, number + (index - skip) as u64),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::server::{RequestError, Server};
 use super::settings::NatsSettings;
-use super::subject::covers;
+use super::subject::{self, covers};
 
 /// `err_code`s of nats-server (errors.json).
 const STREAM_NOT_FOUND: u64 = 10059;
@@ -60,7 +60,7 @@ impl Stream {
         target: &NatsSettings,
         progress: &str,
     ) -> io::Result<Stream> {
-        let filter = target.encoding.template.filter();
+        let filter = subject::filter(&target.encoding.template);
         let name = match &target.stream {
             Some(name) => name.clone(),
             None => find(server, &filter).await?,

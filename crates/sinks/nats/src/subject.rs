@@ -1,133 +1,64 @@
 //! Subjects: the template of a SPEC, what it stands for, and which subjects a stream has.
 
-use async_nats::Subject;
-use bbq_format::syslog::{self, SyslogFields};
-use bbq_spool::Entry;
+use bbq_format::names::{Field, NameRules, NameTemplate, Piece};
 
-/// In place of what a token of a subject cannot have, and of a field that a message does not have.
+/// In place of what a token of a subject cannot have.
 const REPLACEMENT: char = '_';
-/// A longer field is cut: servers keep an index of all subjects.
-const FIELD_CHARS_MAX: usize = 128;
+/// Bytes of a subject: a server takes 4,096 for its line, unless it is configured.
+const SUBJECT_BYTES_MAX: usize = 1024;
+/// Subjects of a day: with more, the index of a stream would take more than 10 MB of the server's memory for each day that it keeps.
+const SUBJECTS_MAX: usize = 100_000;
 
-/// What differs between subjects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Listener,
-    Stream,
-    Lane,
-    Facility,
-    Severity,
-    Host,
-}
+/// How subjects are made. A server keeps an index of all subjects of a stream, some 100 bytes for each.
+pub(super) static RULES: NameRules = NameRules {
+    what: "subject",
+    fields: &[
+        Field::Listener,
+        Field::Stream,
+        Field::Lane,
+        Field::Facility,
+        Field::Severity,
+        Field::Host,
+        Field::App,
+        Field::Date,
+    ],
+    missing: "_",
+    letter,
+    bytes_max: SUBJECT_BYTES_MAX,
+    names_max: Some(SUBJECTS_MAX),
+};
 
-const FIELDS: [(&str, Field); 6] = [
-    ("listener", Field::Listener),
-    ("stream", Field::Stream),
-    ("lane", Field::Lane),
-    ("facility", Field::Facility),
-    ("severity", Field::Severity),
-    ("host", Field::Host),
-];
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Field(Field),
-}
-
-/// A subject with fields in braces, such as `logs.{listener}.{host}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Template {
-    parts: Vec<Part>,
-}
-
-impl Template {
-    /// Reads a template.
-    ///
-    /// # Errors
-    /// Says what is wrong.
-    pub(super) fn parse(text: &str) -> Result<Template, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, behind)) = rest.split_once('{') {
-            let (name, after) = behind.split_once('}').ok_or("a brace is not closed")?;
-            let field = FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
-            let names = || FIELDS.map(|(name, _)| format!("{{{name}}}")).join(", ");
-            let field = field.ok_or_else(|| format!("{{{name}}} is not one of {}", names()))?;
-            parts.extend((!before.is_empty()).then(|| Part::Text(before.to_owned())));
-            parts.push(Part::Field(field));
-            rest = after;
-        }
-        parts.extend((!rest.is_empty()).then(|| Part::Text(rest.to_owned())));
-        let template = Template { parts };
-        check_subject(&template.filter())?;
-        if template
-            .parts
-            .iter()
-            .any(|part| matches!(part, Part::Text(text) if text.contains(['*', '>', '}'])))
-        {
-            return Err("a subject to send to has no *, > or }".to_owned());
-        }
-        Ok(template)
-    }
-
-    /// A subject with a wildcard for each token that has a field: it has all subjects of the template.
-    pub(super) fn filter(&self) -> String {
-        let whole: String = self
-            .parts
-            .iter()
-            .map(|part| match part {
-                Part::Text(text) => text.as_str(),
-                Part::Field(_) => "*",
-            })
-            .collect();
-        let token = |token: &str| if token.contains('*') { "*".to_owned() } else { token.to_owned() };
-        whole.split('.').map(token).collect::<Vec<_>>().join(".")
-    }
-
-    /// Whether messages of a batch may have different subjects.
-    pub(super) fn is_per_message(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| matches!(part, Part::Field(Field::Facility | Field::Severity | Field::Host)))
-    }
-
-    /// The subject of a message of an entry.
-    pub(super) fn subject(&self, entry: &Entry<'_>, message: &[u8]) -> Subject {
-        let fields = if self.is_per_message() {
-            syslog::read(message, entry.origin().received_ns)
-        } else {
-            SyslogFields::default()
-        };
-        let mut subject = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => subject.push_str(text),
-                Part::Field(Field::Listener) => put_token(entry.origin().listener, &mut subject),
-                Part::Field(Field::Stream) => subject.push_str(&entry.batch.header.stream.to_string()),
-                Part::Field(Field::Lane) => subject.push_str(&entry.lane.to_string()),
-                Part::Field(Field::Facility) => put_token(fields.facility.unwrap_or_default(), &mut subject),
-                Part::Field(Field::Severity) => put_token(fields.severity.unwrap_or_default(), &mut subject),
-                Part::Field(Field::Host) => {
-                    put_token(fields.hostname.as_deref().unwrap_or_default(), &mut subject)
-                }
-            }
-        }
-        subject.into()
-    }
-}
-
-/// Appends a text as a part of a token.
-fn put_token(text: &str, subject: &mut String) {
-    let allowed = |letter: char| match letter {
+/// What becomes of a letter of a field: the field is one token, or a part of one.
+fn letter(letter: char) -> char {
+    match letter {
         '.' | '*' | '>' | '{' | '}' => REPLACEMENT,
         letter if letter.is_whitespace() || letter.is_control() => REPLACEMENT,
         letter => letter,
-    };
-    if text.is_empty() {
-        subject.push(REPLACEMENT);
     }
-    subject.extend(text.chars().take(FIELD_CHARS_MAX).map(allowed));
+}
+
+/// Reads the template of subjects.
+///
+/// # Errors
+/// Says what is wrong.
+pub(super) fn parse(text: &str) -> Result<NameTemplate, String> {
+    let template = NameTemplate::parse(text, &RULES)?;
+    check_subject(template.fallback())?;
+    if template.fallback().contains(['*', '>']) {
+        return Err("a subject to send to has no * or >".to_owned());
+    }
+    Ok(template)
+}
+
+/// A subject with a wildcard for each token that has a field: it has all subjects of the template.
+pub(super) fn filter(template: &NameTemplate) -> String {
+    let pieces = template.pieces().map(|piece| match piece {
+        Piece::Text(text) => text,
+        Piece::Any => "*",
+    });
+    let whole: String = pieces.collect();
+    let token = |token: &str| if token.contains('*') { "*".to_owned() } else { token.to_owned() };
+    whole.split('.').map(token).collect::<Vec<_>>().join(".")
 }
 
 /// Checks a subject or a filter.
@@ -170,14 +101,18 @@ mod tests {
 
     #[test]
     fn a_template_has_fields_and_stands_for_subjects() {
-        let filter = |text: &str| Template::parse(text).map(|template| template.filter());
+        let filter = |text: &str| parse(text).map(|template| filter(&template));
         assert_eq!(filter("logs").unwrap(), "logs");
         assert_eq!(filter("logs.{listener}.x-{host}.{lane}").unwrap(), "logs.*.*.*");
+        assert_eq!(filter("logs.{date:%Y.%m}.{app}").unwrap(), "logs.*.*.*");
         for (text, says) in [
-            ("logs.{hosts}", "{listener}, {stream}, {lane}, {facility}, {severity}, {host}"),
+            ("logs.{hosts}", "{listener}, {stream}, {lane}, {facility}, {severity}, {host}, {app}, {date}"),
             ("logs.{host", "not closed"),
-            ("logs.*", "no *, > or }"),
+            ("logs.*", "no * or >"),
+            ("logs}", "no { for this }"),
             ("logs..x", "empty part"),
+            ("logs.{date:%Y..%m}", "empty part"),
+            ("logs.{date:%Y/%m}", "slash"),
             ("", "no subject"),
             ("logs/x", "slash"),
             ("$JS.x", "server's own"),
@@ -188,13 +123,17 @@ mod tests {
     }
 
     #[test]
+    fn the_subject_of_further_names_is_one_of_the_template() {
+        for text in ["logs", "logs.{listener}.x-{host}", "{date:%Y.%m.%d}.{app}"] {
+            let template = parse(text).unwrap();
+            assert!(covers(&filter(&template), template.fallback()), "{text}");
+        }
+    }
+
+    #[test]
     fn a_field_becomes_one_token() {
-        let mut subject = "logs.".to_owned();
-        put_token("syslog+udp://0.0.0.0:514 *>", &mut subject);
-        assert_eq!(subject, "logs.syslog+udp://0_0_0_0:514___");
-        subject.clear();
-        put_token("", &mut subject);
-        assert_eq!(subject, "_");
+        let token = |text: &str| text.chars().map(letter).collect::<String>();
+        assert_eq!(token("syslog+udp://0.0.0.0:514 *>\u{7}"), "syslog+udp://0_0_0_0:514____");
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use bbq_sink::{Outcomes, OutgoingGroups, Positions, Rejection};
 
-use super::message::Message;
-use super::settings::NatsSettings;
+use super::message::{Encoder, Message};
 
 /// The limits of what is taken at once.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +30,13 @@ impl Taken {
     /// Takes messages, as far as the limits allow, and moves `positions` behind them.
     pub(super) fn take(
         groups: &mut OutgoingGroups,
-        settings: &NatsSettings,
+        encoder: &mut Encoder,
         limits: Limits,
         positions: &mut Positions,
     ) -> Taken {
         let mut taken = Taken::default();
         let Taken { messages, bytes, outcomes } = &mut taken;
-        let _full = groups.take(&mut &settings.encoding, positions, outcomes, |message, known| {
+        let _full = groups.take(encoder, positions, outcomes, |message, known| {
             let message_bytes = message.payload.len();
             let is_too_many = !messages.is_empty() && *bytes + message_bytes > limits.bytes;
             if messages.len() >= limits.messages || *bytes >= limits.bytes || is_too_many {

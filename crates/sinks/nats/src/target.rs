@@ -17,7 +17,7 @@ use super::links::NatsLinks;
 use super::message::Encoding;
 use super::settings::NatsSettings;
 use super::shared::Remembered;
-use super::subject::{Template, check_subject};
+use super::subject::{self, check_subject};
 
 /// The port of a NATS server, unless it is configured.
 const PORT_DEFAULT: u16 = 4222;
@@ -121,12 +121,12 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let shown = without_user(&format!("nats:{argument}"));
     let wrong = |why: String| ConfigError::new(format!("{shown:?}: {why}; write nats://HOST:PORT/SUBJECT"));
     let rest = argument.strip_prefix("//").ok_or_else(|| wrong("it has no host".to_owned()))?;
-    let (hosts, subject) = rest.split_once('/').ok_or_else(|| wrong("it has no subject".to_owned()))?;
+    let (hosts, subjects) = rest.split_once('/').ok_or_else(|| wrong("it has no subject".to_owned()))?;
     if hosts.contains('@') {
         return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
     }
     let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
-    let template = Template::parse(subject).map_err(wrong)?;
+    let template = subject::parse(subjects).map_err(wrong)?;
     let word = |query: &mut Query<'_>, key| {
         Ok::<_, ConfigError>(query.take_word(key, &ON_OFF_WORDS)?.unwrap_or_default())
     };
@@ -154,7 +154,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         }
     })?;
     let progress = progress.unwrap_or_else(|| PROGRESS_DEFAULT.to_owned());
-    if super::subject::covers(&template.filter(), &format!("{progress}.*")) {
+    if subject::covers(&subject::filter(&template), &format!("{progress}.*")) {
         return Err(wrong(format!(
             "the progress has a subject of the messages, {progress}.ID; set progress to another one"
         )));

@@ -54,7 +54,7 @@ pub(super) async fn write(
             let messages = CHUNK_MESSAGES_MAX.min(IN_FLIGHT_MAX - in_flight);
             let limits = Limits { messages, bytes: CHUNK_BYTES_MAX, payload };
             let Taken { messages, outcomes, .. } =
-                Taken::take(&mut link.outgoing, &link.target, limits, &mut positions);
+                Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut positions);
             let unacknowledged = messages.len();
             if in_flight == 0 {
                 deadline = Instant::now() + patience;

@@ -13,7 +13,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use super::connection::{Connection, once};
 use super::settings::ObjectSettings;
 use super::store::{Bucket, Cloud, Remote, Store};
-use super::target::{BYTES, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
+use super::target::{BYTES, FOLDER, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
     condition: "If-None-Match: *",
@@ -30,6 +30,7 @@ pub static AZURE: Kind = Kind {
     options: &[&[
         BYTES,
         SECONDS,
+        FOLDER,
         LEVEL,
         SpecOption {
             key: "endpoint",

@@ -14,6 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use super::created::Created;
 use super::footer::FOOTER_BYTES;
 
+/// Folders that are remembered as synced: those of a year of days, with some lanes. With more of them, all are synced once again.
+const ANCHORED_MAX: usize = 4096;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -59,6 +62,9 @@ impl Directory {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
                 done => done.map_err(|error| named(above, &error))?,
             }
+        }
+        if anchored.len() >= ANCHORED_MAX {
+            anchored.clear();
         }
         anchored.insert(folder.to_owned());
         Ok(())

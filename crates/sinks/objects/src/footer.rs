@@ -30,23 +30,32 @@ pub(super) struct Footer {
 impl Footer {
     pub(super) fn bytes(self) -> Vec<u8> {
         let Footer { lane, from, until, record, received_ns } = self;
-        let text = format!("bbq object 1 {lane} {from} {until} {record} {received_ns}");
-        let mut bytes = [MAGIC, TEXT_BYTES.to_le_bytes()].concat();
-        bytes.extend_from_slice(format!("{text:<0$}", TEXT_BYTES as usize).as_bytes());
-        bytes
+        frame(&format!("bbq object 1 {lane} {from} {until} {record} {received_ns}"))
     }
 
     /// `None` if the bytes are not those of a footer.
     pub(super) fn parse(bytes: &[u8]) -> Option<Footer> {
-        let text = bytes.strip_prefix(&MAGIC)?.strip_prefix(&TEXT_BYTES.to_le_bytes())?;
-        let text = std::str::from_utf8(text).ok()?.strip_prefix("bbq object 1 ")?;
+        let text = text(bytes)?.strip_prefix("bbq object 1 ")?;
         let mut words = text.split_ascii_whitespace();
         let lane = words.next()?.parse().ok()?;
         let mut number = || words.next()?.parse().ok();
         let (from, until, record, received_ns) = (number()?, number()?, number()?, number()?);
         let footer = Footer { lane, from, until, record, received_ns };
-        (bytes.len() == FOOTER_BYTES && from < until).then_some(footer)
+        (from < until).then_some(footer)
     }
+}
+
+/// A frame with a text of at most [`TEXT_BYTES`].
+pub(super) fn frame(text: &str) -> Vec<u8> {
+    let mut bytes = [MAGIC, TEXT_BYTES.to_le_bytes()].concat();
+    bytes.extend_from_slice(format!("{text:<0$}", TEXT_BYTES as usize).as_bytes());
+    bytes
+}
+
+/// The text of a frame; `None` if the bytes are not those of one.
+pub(super) fn text(bytes: &[u8]) -> Option<&str> {
+    let text = bytes.strip_prefix(&MAGIC)?.strip_prefix(&TEXT_BYTES.to_le_bytes())?;
+    std::str::from_utf8(text).ok().filter(|_| bytes.len() == FOOTER_BYTES)
 }
 
 #[cfg(test)]

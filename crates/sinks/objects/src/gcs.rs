@@ -18,7 +18,7 @@ use super::connector::Connector;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::store::{Bucket, Cloud, Remote, Store};
-use super::target::{BYTES, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
+use super::target::{BYTES, FOLDER, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
     condition: "x-goog-if-generation-match: 0",
@@ -36,6 +36,7 @@ pub static GCS: Kind = Kind {
     options: &[&[
         BYTES,
         SECONDS,
+        FOLDER,
         LEVEL,
         SpecOption {
             key: "endpoint",

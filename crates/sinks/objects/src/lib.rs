@@ -21,8 +21,8 @@
 //! objects may be deleted once the cursor covers them. The id is durable before the first write.
 //!
 //! `open_object` is an object that is filled, `lane` the objects of a lane, `sink` all of them; `store` is where objects go: a bucket,
-//! reached by `connector`, or a `directory`; `chains` is what the cursor remembers, `target` the SPEC, as are `gcs` and `azure`. `aws_files` reads the keys of AWS's
-//! tools, which `renewed` does again when they have changed.
+//! reached by `connector`, or a `directory`; `folder` puts objects into folders by date; `chains` is what the cursor remembers, `target` the SPEC, as are `gcs` and
+//! `azure`. `aws_files` reads the keys of AWS's tools, which `renewed` does again when they have changed.
 //!
 //! Invariant: a group is settled only when an object that covers it is in the store.
 //! Invariant: a lane has at most one write on its way, and it is named by the end of the last object that is known.
@@ -37,6 +37,7 @@ mod connection;
 mod connector;
 mod created;
 mod directory;
+mod folder;
 mod footer;
 #[cfg(feature = "gcs")]
 mod gcs;

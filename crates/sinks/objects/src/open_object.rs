@@ -26,23 +26,26 @@ pub(super) struct OpenObject {
     pub(super) groups: Vec<Settled>,
     /// When the first message came.
     pub(super) since: Duration,
+    folder: Option<String>,
 }
 
 /// An object that gets no more messages.
 pub(super) struct CutObject {
     pub(super) footer: Footer,
+    /// The folder that it is written to, if it has one.
+    pub(super) folder: Option<String>,
     /// The whole object.
     pub(super) bytes: Arc<[u8]>,
     pub(super) groups: Vec<Settled>,
 }
 
 impl OpenObject {
-    pub(super) fn new(level: i32, since: Duration) -> io::Result<OpenObject> {
+    pub(super) fn new(level: i32, since: Duration, folder: Option<String>) -> io::Result<OpenObject> {
         let mut encoder =
             CCtx::try_create().ok_or_else(|| io::Error::other("no memory for a compressed object"))?;
         encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(failed)?;
         encoder.set_parameter(CParameter::ChecksumFlag(true)).map_err(failed)?;
-        Ok(OpenObject { encoder, packed: Vec::new(), groups: Vec::new(), since })
+        Ok(OpenObject { encoder, packed: Vec::new(), groups: Vec::new(), since, folder })
     }
 
     /// Adds the messages of a group that were not settled before. After an error the object is of no use.
@@ -101,7 +104,7 @@ impl OpenObject {
             received_ns: last.map_or(0, |group| group.received_ns),
         };
         self.packed.extend_from_slice(&footer.bytes());
-        Ok(CutObject { footer, bytes: self.packed.into(), groups: self.groups })
+        Ok(CutObject { footer, folder: self.folder, bytes: self.packed.into(), groups: self.groups })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bbq_format::names::NameTemplate;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectSettings {
@@ -13,6 +15,8 @@ pub(super) struct ObjectSettings {
     pub(super) bytes: usize,
     /// An object is cut so long after its first message came.
     pub(super) age: Duration,
+    /// The folder of an object.
+    pub(super) folder: Option<NameTemplate>,
     /// Of zstd.
     pub(super) level: i32,
 }

@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::chains::Chains;
-use super::created::Created;
+use super::folder;
 use super::footer::Footer;
 use super::lane::Lane;
 use super::open_object::OpenObject;
@@ -117,14 +117,24 @@ impl ObjectSink {
         if self.is_found(&pending) {
             return Ok(());
         }
-        let lane = self.lanes.entry(until.lane).or_default();
-        let mut open = match lane.open.take() {
+        let open = self.lanes.entry(until.lane).or_default().open.take();
+        let mut open = match open {
             Some(open) => open,
-            None => OpenObject::new(self.settings.level, now.monotonic)?,
+            None => self.begin_object(&pending, begun, now)?,
         };
         open.append(&pending, &mut self.formatter, &mut self.scratch)?;
-        lane.open = Some(open);
+        self.lanes.entry(until.lane).or_default().open = Some(open);
         Ok(())
+    }
+
+    /// An object whose first messages are those of the group.
+    fn begin_object(&mut self, group: &PendingGroup, begun: u64, now: Now) -> io::Result<OpenObject> {
+        let folder = self.settings.folder.as_ref().map(|folder| {
+            let received_ns = group.received_ns_of(begun + 1, &mut self.scratch);
+            let now_ns = now.wall.timestamp_nanos_opt().and_then(|nanos| u64::try_from(nanos).ok());
+            folder.at(received_ns.or(now_ns).unwrap_or(0))
+        });
+        OpenObject::new(self.settings.level, now.monotonic, folder)
     }
 
     /// The group as if it was written.
@@ -217,8 +227,11 @@ impl ObjectSink {
                 lane.is_writing = true;
                 let name = self.chains.next_name(number);
                 let (store, footer, bytes) = (Arc::clone(&self.store), cut.footer, Arc::clone(&cut.bytes));
-                let write =
-                    async move { Finished::Written((number, write(&store, &name, footer, bytes).await)) };
+                let folder = cut.folder.clone();
+                let write = async move {
+                    let written = folder::write(&store, &name, folder.as_deref(), footer, bytes).await;
+                    Finished::Written((number, written))
+                };
                 self.running.spawn_on(write, runtime.handle());
             }
         }
@@ -265,21 +278,6 @@ impl ObjectSink {
     fn named(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{}: {error}", self.settings.shown))
     }
-}
-
-/// Writes an object, and returns the footer of the object of that name.
-async fn write(store: &Store, name: &str, footer: Footer, bytes: Arc<[u8]>) -> io::Result<Footer> {
-    if store.create(name, bytes).await? == Created::New {
-        return Ok(footer);
-    }
-    let found = store.footer(name).await?;
-    if (found.lane, found.from) != (footer.lane, footer.from) {
-        return Err(io::Error::other(format!(
-            "{name} is an object of another place (lane {}, position {}); move it back",
-            found.lane, found.from
-        )));
-    }
-    Ok(found)
 }
 
 impl Sink for ObjectSink {

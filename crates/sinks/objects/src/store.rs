@@ -15,7 +15,7 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore as _, Put
 
 use super::created::Created;
 use super::directory::Directory;
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::FOOTER_BYTES;
 
 /// A server that does not accept a connection within this time is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,15 +118,12 @@ impl Store {
         }
     }
 
-    /// What an object covers.
-    pub(super) async fn footer(&self, name: &str) -> io::Result<Footer> {
-        let end = match self {
-            Store::Directory(directory) => directory.end(name)?,
-            Store::Bucket(bucket) => bucket.end(name).await?,
-        };
-        Footer::parse(&end).ok_or_else(|| {
-            io::Error::other(format!("{name} exists and was not written by bbq; move it to another name"))
-        })
+    /// The last bytes of an object, as many as a footer has.
+    pub(super) async fn end(&self, name: &str) -> io::Result<Vec<u8>> {
+        match self {
+            Store::Directory(directory) => directory.end(name),
+            Store::Bucket(bucket) => bucket.end(name).await,
+        }
     }
 }
 

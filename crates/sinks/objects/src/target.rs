@@ -18,6 +18,7 @@ use super::chains::Chains;
 use super::connection::{Connection, once};
 use super::connector::Connector;
 use super::directory::Directory;
+use super::folder;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::sink::ObjectSink;
@@ -46,6 +47,14 @@ pub(super) const SECONDS: SpecOption = SpecOption {
 };
 pub(super) const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
+const FOLDER_REMEDY: &str =
+    "fields stand in an option of their own; leave them out here, and add folder={date:%Y/%m/%d}";
+pub(super) const FOLDER: SpecOption = SpecOption {
+    key: "folder",
+    values: Values::Text { form: "TEXT with {date}, such as {date:%Y/%m/%d}", pattern: "" },
+    default: "none",
+    meaning: "the folder of an object, in front of the ID: by when its first message was received (UTC)",
+};
 
 static CLOUD: Cloud = Cloud {
     condition: "If-None-Match: *",
@@ -62,6 +71,7 @@ pub static S3: Kind = Kind {
     options: &[&[
         BYTES,
         SECONDS,
+        FOLDER,
         LEVEL,
         SpecOption {
             key: "endpoint",
@@ -111,7 +121,7 @@ pub static OBJECTS: Kind = Kind {
     word: "objects",
     argument: "DIRECTORY",
     summary: "writes objects to a directory, each message exactly once",
-    options: &[&[BYTES, SECONDS, LEVEL]],
+    options: &[&[BYTES, SECONDS, FOLDER, LEVEL]],
     is_exclusive: false,
     parse: parse_directory,
 };
@@ -125,6 +135,7 @@ pub(super) fn settings(shown: String, query: &mut Query<'_>) -> Result<ObjectSet
         shown,
         bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         age: Duration::from_secs(seconds),
+        folder: query.take(FOLDER.key, folder::parse)?,
         level: i32::try_from(level).unwrap_or(i32::MAX),
     })
 }
@@ -133,6 +144,9 @@ fn parse_directory(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Targ
     let shown = format!("objects:{argument}");
     if argument.is_empty() {
         return Err(ConfigError::new(format!("{shown:?}: it has no directory; write objects:DIRECTORY")));
+    }
+    if argument.contains("{date") {
+        return Err(ConfigError::new(format!("{shown:?}: {FOLDER_REMEDY}")));
     }
     let settings = settings(shown, query)?;
     Ok(Arc::new(DirectoryTarget { settings, directory: PathBuf::from(argument) }))
@@ -146,6 +160,9 @@ pub(super) fn bucket_and_prefix(text: &str) -> Result<(&str, String), &'static s
         return Err("it has no name of a bucket");
     }
     let prefix = prefix.trim_end_matches('/');
+    if prefix.contains('{') {
+        return Err(FOLDER_REMEDY);
+    }
     if prefix.split('/').any(|part| part.is_empty() || part == "." || part == "..") && !prefix.is_empty() {
         return Err("the prefix has an empty part");
     }
@@ -417,6 +434,9 @@ mod tests {
             ("s3://bucket?secret_access_key=sesame", "secret_access_key_file=PATH"),
             ("s3://bucket?tls_ca=/nowhere", "/nowhere"),
             ("s3://bucket?level=20", "19"),
+            ("s3://bucket/{date:%Y}", "add folder={date:%Y/%m/%d}"),
+            ("objects:/tmp/{date}", "add folder={date:%Y/%m/%d}"),
+            ("objects:/tmp/x?folder={host}", "{host} cannot be in a folder; allowed: {date}"),
             ("objects:", "no DIRECTORY"),
             ("objects:/tmp/x?object_bytes=1", "object_bytes"),
             ("objects:/tmp/x?endpoint=http://host", "unknown option"),

@@ -8,6 +8,7 @@
 use std::io::{self, Read as _};
 
 use bbq_format::otlp::answer;
+use bbq_format::{Format, Formatter};
 use bbq_sink::{Answer, Exchange, Part, Receiver, Verdict};
 use bbq_wire::otlp::join;
 use flate2::read::GzDecoder;
@@ -40,6 +41,10 @@ impl Exchange for GrpcCalls {
     type Server = HttpClient;
 
     const EMPTY_DECIDES: bool = true;
+
+    fn formatter(&self) -> Formatter {
+        Formatter::new(Format::Otlp)
+    }
 
     async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, part: &Part) -> io::Result<Answer> {
         let may_be_too_large = part.records > 1 || text.len() > LARGE_BYTES;

@@ -11,6 +11,7 @@
 use std::io;
 
 use bbq_format::otlp::answer;
+use bbq_format::{Format, Formatter};
 use bbq_sink::{Answer, Exchange, Part, Receiver, Verdict};
 use bbq_wire::otlp::join;
 use hyper::body::Incoming;
@@ -31,6 +32,10 @@ impl Exchange for HttpPosts {
     type Server = HttpClient;
 
     const EMPTY_DECIDES: bool = true;
+
+    fn formatter(&self) -> Formatter {
+        Formatter::new(Format::Otlp)
+    }
 
     async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, _part: &Part) -> io::Result<Answer> {
         self.post(to, text).await.map(Answer::from)

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bbq_format::Format;
 use bbq_sink::{
     DEAD_LETTERS_OPTION, Exchange, Kind, Now, OpenError, PROXY, Proxy, REQUEST_OPTIONS, RequestOptions,
     RequestSink, Sink, Target, open_request_sink, tls_options,
@@ -163,7 +162,6 @@ impl OtlpTarget {
         let sink = RequestSink {
             name: name.clone(),
             servers,
-            format: Format::Otlp,
             of: format!("{shown} {:?}", settings.coding),
             check,
             keeps_cuts: false,

@@ -1,0 +1,66 @@
+//! The fields of messages that names are made from.
+
+/// A field of a message in a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The name of the listener that received the message first.
+    Listener,
+    /// The host: HOSTNAME of syslog, or `host.name` of OpenTelemetry.
+    Host,
+    /// The program: APP-NAME of syslog, or `service.name` of OpenTelemetry.
+    App,
+    /// The word for the facility of syslog.
+    Facility,
+    /// The word for the severity of syslog, or the severity of OpenTelemetry.
+    Severity,
+    /// The id of the sender's stream, 32 hexadecimal digits.
+    Stream,
+    /// The number of the lane.
+    Lane,
+    /// The day of receipt in UTC, or another part of that time.
+    Date,
+}
+
+impl Field {
+    /// Every field.
+    pub const ALL: [Field; 8] = [
+        Field::Listener,
+        Field::Host,
+        Field::App,
+        Field::Facility,
+        Field::Severity,
+        Field::Stream,
+        Field::Lane,
+        Field::Date,
+    ];
+
+    /// The word in the braces.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Field::Listener => "listener",
+            Field::Host => "host",
+            Field::App => "app",
+            Field::Facility => "facility",
+            Field::Severity => "severity",
+            Field::Stream => "stream",
+            Field::Lane => "lane",
+            Field::Date => "date",
+        }
+    }
+
+    /// Whether messages of a batch may have different values of it.
+    pub(super) fn is_per_message(self) -> bool {
+        self.is_of_header() || matches!(self, Field::Facility | Field::Severity)
+    }
+
+    /// Whether the header of a message has to be read for it, and not its priority alone.
+    pub(super) fn is_of_header(self) -> bool {
+        matches!(self, Field::Host | Field::App)
+    }
+
+    /// Whether a sender can choose any text for it.
+    pub(super) fn is_of_sender(self) -> bool {
+        matches!(self, Field::Host | Field::App | Field::Severity | Field::Stream)
+    }
+}

@@ -1,0 +1,266 @@
+//! Makes the name of each message, and bounds how many different names there are.
+//!
+//! Of each name of a day (UTC) a hash is kept: 8 bytes, however long names are. A day begins with the first message that was received here
+//! on it; what was received earlier and comes later counts for the newer day. After a start nothing is known of earlier names.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
+
+use bbq_spool::Entry;
+use bbq_wire::SourceKind;
+use tracing::warn;
+
+use super::NameTemplate;
+use super::template::Facts;
+use crate::otlp::OtlpFields;
+use crate::syslog;
+
+const NANOS_PER_DAY: u64 = 86_400 * 1_000_000_000;
+
+/// The names of the messages of a sink. Has the memory for one.
+#[derive(Debug)]
+pub struct Names {
+    template: NameTemplate,
+    /// For the log.
+    sink: String,
+    /// Senders do not know its key: they cannot choose names with the same hash.
+    hasher: RandomState,
+    /// Hashes of the names of `day`.
+    known: HashSet<u64>,
+    /// Days since 1970.
+    day: u64,
+    /// Messages of `day` beyond the bound.
+    over: u64,
+    /// Of the batch.
+    batch: OfBatch,
+    name: String,
+}
+
+/// What the messages of a batch have in common.
+#[derive(Debug)]
+struct OfBatch {
+    listener: String,
+    stream: String,
+    lane: String,
+    received_ns: u64,
+    source: SourceKind,
+}
+
+/// What a message has of its own.
+#[derive(Default)]
+struct OfMessage {
+    host: Option<String>,
+    app: Option<String>,
+    facility: Option<&'static str>,
+    severity: Option<String>,
+    /// The same, of syslog.
+    severity_word: Option<&'static str>,
+}
+
+impl Names {
+    /// For the sink of this name, which is for the log.
+    #[must_use]
+    pub fn new(template: NameTemplate, sink: &str) -> Names {
+        let batch = OfBatch {
+            listener: String::new(),
+            stream: String::new(),
+            lane: String::new(),
+            received_ns: 0,
+            source: SourceKind::Lines,
+        };
+        let name = template.fallback().to_owned();
+        let (hasher, known, sink) = (RandomState::new(), HashSet::new(), sink.to_owned());
+        Names { template, sink, hasher, known, day: 0, over: 0, batch, name }
+    }
+
+    /// The template.
+    #[must_use]
+    pub fn template(&self) -> &NameTemplate {
+        &self.template
+    }
+
+    /// The messages that follow are those of this entry.
+    pub fn begin(&mut self, entry: &Entry<'_>) {
+        if !self.template.has_fields() {
+            return;
+        }
+        let (origin, header) = (entry.origin(), &entry.batch.header);
+        let OfBatch { listener, stream, lane, .. } = &mut self.batch;
+        [&mut *listener, &mut *stream, &mut *lane].into_iter().for_each(String::clear);
+        listener.push_str(origin.listener);
+        // Writing to a String cannot fail.
+        let _infallible = write!(stream, "{}", header.stream);
+        let _infallible = write!(lane, "{}", entry.lane);
+        (self.batch.received_ns, self.batch.source) = (origin.received_ns, header.source);
+        self.begin_day(entry.envelope.received_ns / NANOS_PER_DAY);
+        if !self.template.is_per_message() {
+            self.make(&OfMessage::default(), u64::from(header.records));
+        }
+    }
+
+    /// The name of a message of the entry.
+    pub fn name(&mut self, message: &[u8]) -> &str {
+        if self.template.is_per_message() {
+            let of_message = OfMessage::of(message, &self.template, &self.batch);
+            self.make(&of_message, 1);
+        }
+        &self.name
+    }
+
+    fn begin_day(&mut self, day: u64) {
+        if day <= self.day {
+            return;
+        }
+        self.tell_of_others("with other names than the day allowed");
+        (self.day, self.over) = (day, 0);
+        self.known.clear();
+    }
+
+    /// Makes the name of so many messages.
+    fn make(&mut self, of_message: &OfMessage, messages: u64) {
+        let OfBatch { listener, stream, lane, received_ns, .. } = &self.batch;
+        let facts = Facts {
+            listener,
+            stream,
+            lane,
+            received_ns: *received_ns,
+            host: of_message.host.as_deref(),
+            app: of_message.app.as_deref(),
+            facility: of_message.facility,
+            severity: of_message.severity.as_deref().or(of_message.severity_word),
+        };
+        self.name.clear();
+        self.template.put(&facts, &mut self.name);
+        let Some(names_max) = self.template.rules.names_max else { return };
+        let hash = self.hasher.hash_one(&self.name);
+        if self.known.contains(&hash) {
+            return;
+        }
+        if self.known.len() < names_max {
+            self.known.insert(hash);
+            return;
+        }
+        self.over += messages;
+        if self.over == messages {
+            self.tell_of_others(
+                "more different names than a day may have: further ones get the name of all others, until midnight (UTC)",
+            );
+        }
+        self.name.clear();
+        self.name.push_str(self.template.fallback());
+    }
+
+    fn tell_of_others(&self, text: &str) {
+        if self.over > 0 {
+            let NameTemplate { rules, .. } = &self.template;
+            let (sink, template, name) = (&self.sink, self.template.as_str(), self.template.fallback());
+            warn!(sink, template, name, names = rules.names_max, messages = self.over, "{text}");
+        }
+    }
+}
+
+impl OfMessage {
+    fn of(message: &[u8], template: &NameTemplate, batch: &OfBatch) -> OfMessage {
+        if batch.source == SourceKind::Otlp {
+            let Some(fields) = OtlpFields::of(message) else { return OfMessage::default() };
+            let [host, app, severity] = ["hostname", "appname", "severity"].map(|name| fields.label(name));
+            return OfMessage { host, app, severity, ..OfMessage::default() };
+        }
+        if !template.is_of_header() {
+            let (facility, severity_word) = syslog::priority_words(message);
+            return OfMessage { facility, severity_word, ..OfMessage::default() };
+        }
+        let fields = syslog::read(message, batch.received_ns);
+        OfMessage {
+            host: fields.hostname,
+            app: fields.appname,
+            facility: fields.facility,
+            severity: None,
+            severity_word: fields.severity,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_spool::{Envelope, NameMark};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{Batch, BatchBuilder, Compression, Peer, StreamId};
+
+    use super::super::{Field, NameRules};
+    use super::*;
+
+    static RULES: NameRules = NameRules {
+        what: "subject",
+        fields: &Field::ALL,
+        missing: "none",
+        letter: |letter| if letter.is_ascii_alphanumeric() { letter } else { '-' },
+        bytes_max: 1000,
+        names_max: Some(2),
+    };
+    /// Where a message was received, and on which day.
+    type Received = (SourceKind, u64);
+
+    /// The names of messages of one batch.
+    fn named(names: &mut Names, (source, day): Received, messages: &[&str]) -> Vec<String> {
+        let mut builder = BatchBuilder::new();
+        messages.iter().for_each(|message| builder.push(message.as_bytes()));
+        let identity = BatchIdentity {
+            stream: StreamId([1; 16]),
+            first_sequence: 1,
+            base_time_ns: 0,
+            source,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap();
+        let mut scratch = Vec::new();
+        let batch = Batch::verified_before(bytes, &mut scratch).unwrap();
+        let received_ns = day * NANOS_PER_DAY + 1;
+        let envelope = Envelope { source: 0, received_ns, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
+        let entry = Entry { lane: 7, source: "in.1", envelope, batch };
+        names.begin(&entry);
+        messages.iter().map(|message| names.name(message.as_bytes()).to_owned()).collect()
+    }
+
+    fn names(text: &str) -> Names {
+        Names::new(NameTemplate::parse(text, &RULES).unwrap(), "sink")
+    }
+
+    const SYSLOG: Received = (SourceKind::Syslog, 20_000);
+
+    #[test]
+    fn each_message_has_its_own_name() {
+        let messages = ["<13>Oct 11 22:14:15 web.1 app[12]: text", "<165>1 - db x - - - text", "text"];
+        for (text, expected) in [
+            ("logs", ["logs", "logs", "logs"]),
+            ("{listener}.{lane}.{date}", ["in-1.7.2024-10-04"; 3]),
+            ("{facility}-{severity}", ["user-notice", "local4-notice", "other-other"]),
+            ("l.{host}.{app}", ["l.web-1.app", "l.db.x", "l.other.other"]),
+        ] {
+            assert_eq!(named(&mut names(text), SYSLOG, &messages), expected);
+        }
+        let stream = named(&mut names("{stream}"), SYSLOG, &["x"]);
+        assert_eq!(stream, [StreamId([1; 16]).to_string()]);
+        assert_eq!(
+            named(&mut names("l.{host}"), SYSLOG, &["text", "<165>1 - - x - - - text"]),
+            ["l.none"; 2]
+        );
+    }
+
+    #[test]
+    fn a_day_has_no_more_names_than_are_allowed() {
+        let mut names = names("{facility}");
+        let messages = ["<0>a", "<8>b", "<16>c", "<0>d", "<24>e"];
+        assert_eq!(named(&mut names, SYSLOG, &messages), ["kern", "user", "other", "kern", "other"]);
+        assert_eq!(names.over, 2);
+        // What is older does not begin a day.
+        let (source, day) = SYSLOG;
+        assert_eq!(named(&mut names, (source, day - 1), &["<16>c"]), ["other"]);
+        assert_eq!(
+            named(&mut names, (source, day + 1), &["<16>c", "<24>e", "<0>a"]),
+            ["mail", "daemon", "other"]
+        );
+        assert_eq!(names.over, 1);
+    }
+}

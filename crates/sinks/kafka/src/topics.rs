@@ -1,0 +1,158 @@
+//! The topics of a template: which of them are there, and how one that is missing is made.
+//!
+//! A message whose topic is missing, and cannot be made, goes to the topic of all others. So a host that nobody has thought of does not hold up
+//! the messages of the others.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use bbq_spec::RateLimitedLog;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use tracing::{info, warn};
+
+use super::client;
+use super::cluster::{Cluster, DEFAULT_REPLICATION, RESPONSE_TIMEOUT};
+use super::context::Context;
+use super::link::Ended;
+use super::problem::{described, described_code};
+use super::settings::KafkaSettings;
+
+/// As many partitions as the brokers are configured for.
+const DEFAULT_PARTITIONS: i32 = -1;
+/// A topic that was missing is looked for again after this time.
+const MISSING_FOR: Duration = Duration::from_secs(60);
+
+/// What is known of the topics of a template.
+#[derive(Debug, Default)]
+pub(super) struct KnownTopics {
+    there: HashSet<String>,
+    /// Since when.
+    missing: HashMap<String, Instant>,
+    /// Lines about missing topics.
+    log: RateLimitedLog,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Own,
+    /// To the topic of all others.
+    Other,
+    /// The topic has to be looked for first.
+    Unknown,
+}
+
+impl KnownTopics {
+    /// Those that are there when a connection begins.
+    pub(super) fn find(settings: &KafkaSettings, cluster: &Cluster<'_>) -> Result<KnownTopics, Ended> {
+        let mut there = HashSet::from([settings.topic.clone()]);
+        if settings.template.has_fields() {
+            there.extend(cluster.topics()?.into_iter().map(|(topic, _)| topic));
+        }
+        Ok(KnownTopics { there, ..KnownTopics::default() })
+    }
+
+    pub(super) fn place(&self, topic: &str) -> Place {
+        if self.there.contains(topic) {
+            Place::Own
+        } else if self.missing.get(topic).is_some_and(|since| since.elapsed() < MISSING_FOR) {
+            Place::Other
+        } else {
+            Place::Unknown
+        }
+    }
+
+    /// Looks for a topic, and makes it if that is wanted.
+    pub(super) fn look(
+        &mut self,
+        topic: &str,
+        settings: &KafkaSettings,
+        cluster: &Cluster<'_>,
+    ) -> Result<Place, Ended> {
+        let why = match cluster.find(topic)? {
+            Some(_) => None,
+            None if settings.creates => cluster.make(topic)?,
+            None => Some("create=off".to_owned()),
+        };
+        let Some(why) = why else {
+            self.missing.remove(topic);
+            self.there.insert(topic.to_owned());
+            return Ok(Place::Own);
+        };
+        if let Some(silent) = self.log.report() {
+            warn!(
+                sink = settings.name,
+                topic,
+                other = settings.topic,
+                silent,
+                "there is no such topic, and bbq does not create it ({why}): its messages go to the topic of all others"
+            );
+        }
+        self.missing.retain(|_, since| since.elapsed() < MISSING_FOR);
+        self.missing.insert(topic.to_owned(), Instant::now());
+        Ok(Place::Other)
+    }
+}
+
+impl Cluster<'_> {
+    /// The topics that may be of the template, with their partitions.
+    pub(super) fn topics(&self) -> Result<Vec<(String, Vec<i32>)>, Ended> {
+        let KafkaSettings { template, topic: other, progress, .. } = self.settings;
+        // Of all topics, unless there is only one.
+        let wanted = (!template.has_fields()).then_some(other.as_str());
+        let found = self.inquirer.client().fetch_metadata(wanted, RESPONSE_TIMEOUT);
+        let found = found.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let is_own = |name: &str| name != progress && template.may_be(name);
+        let topics = found.topics().iter().filter(|topic| topic.error().is_none() && is_own(topic.name()));
+        let partitions = |topic: &rdkafka::metadata::MetadataTopic| {
+            topic.partitions().iter().map(|partition| partition.id()).collect()
+        };
+        Ok(topics.map(|topic| (topic.name().to_owned(), partitions(topic))).collect())
+    }
+
+    /// Makes a topic as the brokers are configured, and waits until it is there. Returns why the brokers refuse it, if they do.
+    pub(super) fn make(&self, topic: &str) -> Result<Option<String>, Ended> {
+        let config = client::administrator(self.settings);
+        let administrator: AdminClient<Context> = config
+            .create_with_context(Context::new(self.settings))
+            .map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let new = NewTopic {
+            name: topic,
+            num_partitions: DEFAULT_PARTITIONS,
+            replication: TopicReplication::Fixed(DEFAULT_REPLICATION),
+            config: Vec::new(),
+        };
+        let options = AdminOptions::new()
+            .operation_timeout(Some(RESPONSE_TIMEOUT))
+            .request_timeout(Some(RESPONSE_TIMEOUT));
+        let made = self.call.runtime.block_on(administrator.create_topics([&new], &options));
+        let made = made.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        match made.into_iter().next() {
+            Some(Err((_, code))) if is_passing(code) => {
+                return Err(Ended::Failed(described_code(self.settings, code)));
+            }
+            Some(Err((_, code))) if code != Code::TopicAlreadyExists => return Ok(Some(code.to_string())),
+            _ => {}
+        }
+        self.wait(topic)?;
+        info!(sink = self.settings.name, topic, "created the topic");
+        Ok(None)
+    }
+}
+
+/// Whether the brokers may do later what they refuse now.
+fn is_passing(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RequestTimedOut
+            | Code::OperationTimedOut
+            | Code::NotController
+            | Code::BrokerNotAvailable
+            | Code::LeaderNotAvailable
+            | Code::NetworkException
+            | Code::BrokerTransportFailure
+            | Code::ThrottlingQuotaExceeded
+    )
+}
