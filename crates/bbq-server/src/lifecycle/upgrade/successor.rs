@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use bbq_config::UPGRADE_VARIABLE;
+use bbq_intake::{Framer, ListenSpec, PausedConnection};
 use bbq_spool::DirectoryLock;
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
@@ -16,9 +18,7 @@ use data_encoding::BASE64;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready};
 use super::program::Program;
-use crate::config::{ListenSpec, UPGRADE_VARIABLE};
 use crate::lifecycle::listeners::OfferedGroup;
-use crate::worker::{Framer, PausedConnection};
 
 /// The environment variable with the id of the process that hands over.
 pub(super) const FROM: &str = UPGRADE_VARIABLE;

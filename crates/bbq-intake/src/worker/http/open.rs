@@ -1,0 +1,159 @@
+//! The open HTTP connections of a worker: which of them are idle, so that they can be closed when others need room.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_stored::Identity;
+use bbq_wire::Peer;
+use tokio::sync::Notify;
+
+use crate::access::Claim;
+use crate::worker::connections::idle;
+use crate::worker::connections::slots::Slots;
+use crate::worker::view::WorkerView;
+
+/// The open HTTP connections of a worker.
+#[derive(Default)]
+pub(crate) struct OpenHttp(RefCell<Slots<Rc<Activity>>>);
+
+/// What happens on a connection.
+pub(super) struct Activity {
+    listener_index: usize,
+    /// The token that the last request showed; before that, the address.
+    identity: RefCell<Identity>,
+    /// Requests that are not answered yet.
+    requests: Cell<u32>,
+    /// When the last of them was answered, or the client connected; see `ActiveSessions::now`.
+    last_active: Cell<u32>,
+    /// When the first bytes came of a request whose head is not there yet; of HTTP/1.1.
+    head_since: Cell<Option<u32>>,
+    is_evicted: Cell<bool>,
+    evicted: Notify,
+    view: Arc<WorkerView>,
+}
+
+impl OpenHttp {
+    /// Calls `claim` for every connection. Those without a request since `latest` or earlier can be closed.
+    pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
+        for (key, activity) in self.0.borrow_mut().iter_mut() {
+            let (identity, since) = (activity.identity.borrow().clone(), activity.last_active.get());
+            let of_connection = idle::claim(identity, since, latest, key);
+            claim(Claim {
+                key: of_connection.key.filter(|_| activity.is_idle_since(latest)),
+                ..of_connection
+            });
+        }
+    }
+
+    /// Closes an idle connection, and returns the index of its listener; `None` when it is no longer idle.
+    pub(crate) fn close_idle(&self, key: usize) -> Option<usize> {
+        let mut entries = self.0.borrow_mut();
+        let activity = entries.get_mut(key).filter(|activity| activity.is_idle_since(u32::MAX))?;
+        activity.is_evicted.set(true);
+        activity.evicted.notify_one();
+        Some(activity.listener_index)
+    }
+}
+
+impl Activity {
+    fn is_idle_since(&self, latest: u32) -> bool {
+        self.requests.get() == 0 && !self.is_evicted.get() && self.last_active.get() <= latest
+    }
+
+    /// Counts a request as open until the returned value is dropped.
+    pub(super) fn request(&self) -> OpenRequest<'_> {
+        self.requests.set(self.requests.get() + 1);
+        self.head_since.set(None);
+        OpenRequest(self)
+    }
+
+    /// Notes that bytes came.
+    pub(super) fn note_read(&self) {
+        if self.requests.get() == 0 && self.head_since.get().is_none() {
+            self.head_since.set(Some(self.view.active_sessions.now()));
+        }
+    }
+
+    /// Completes when the head of a request takes longer than this, or up to twice as long.
+    pub(super) async fn late_head(&self, patience: Duration) {
+        loop {
+            let now = self.view.active_sessions.now();
+            let taken = self.head_since.get().map_or(0, |since| now.saturating_sub(since));
+            let left = patience.saturating_sub(Duration::from_secs(taken.into()));
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Notes who sends on the connection.
+    pub(super) fn set_identity(&self, identity: &Identity) {
+        self.identity.borrow_mut().clone_from(identity);
+    }
+
+    /// Completes when the connection is to be closed for others.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    /// Completes when no request was open for so long.
+    pub(super) async fn idle_for(&self, time: Duration) {
+        loop {
+            let idle = self.view.active_sessions.now().saturating_sub(self.last_active.get());
+            let idle =
+                if self.requests.get() == 0 { Duration::from_secs(idle.into()) } else { Duration::ZERO };
+            let Some(left) = time.checked_sub(idle).filter(|left| !left.is_zero()) else { return };
+            tokio::time::sleep(left).await;
+        }
+    }
+}
+
+/// A request that is not answered yet.
+pub(super) struct OpenRequest<'a>(&'a Activity);
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        self.0.last_active.set(self.0.view.active_sessions.now());
+        self.0.requests.set(self.0.requests.get() - 1);
+    }
+}
+
+/// A connection among the open ones, until it is dropped.
+pub(super) struct Registered {
+    all: Rc<OpenHttp>,
+    key: usize,
+    pub(super) activity: Rc<Activity>,
+}
+
+impl Registered {
+    pub(super) fn new(
+        all: &Rc<OpenHttp>,
+        view: &Arc<WorkerView>,
+        (listener_index, peer): (usize, Peer),
+    ) -> Registered {
+        let activity = Rc::new(Activity {
+            listener_index,
+            identity: RefCell::new(Identity::of_peer(peer)),
+            requests: Cell::new(0),
+            last_active: Cell::new(view.active_sessions.now()),
+            head_since: Cell::new(None),
+            is_evicted: Cell::new(false),
+            evicted: Notify::new(),
+            view: Arc::clone(view),
+        });
+        let mut entries = all.0.borrow_mut();
+        let key = entries.vacant_key();
+        entries.insert(Rc::clone(&activity));
+        drop(entries);
+        Registered { all: Rc::clone(all), key, activity }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        drop(self.all.0.borrow_mut().remove(self.key));
+    }
+}

@@ -1,0 +1,276 @@
+//! Builds batches for one listener from the messages of senders that do not send batches themselves.
+
+use std::sync::Arc;
+
+use bbq_spec::unix_ns;
+use bbq_spool::{Envelope, Lane, LaneError, NameMark};
+use bbq_stored::{DropReason, ListenerLedger};
+use bbq_wire::batch::BatchIdentity;
+use bbq_wire::framing::Frame;
+use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
+use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
+use tokio::sync::oneshot;
+
+use super::coalescing;
+use crate::listen::{ListenSpec, OnFull};
+use crate::worker::session::socket::SessionSocket;
+use crate::worker::ticket::Ticket;
+use crate::worker::undurable::{Fallback, Undurable};
+use crate::worker::waiters::{Waiter, Waiters};
+
+/// Maximum bytes of the length prefix of a record: a record has fewer than 2^28 bytes.
+const LENGTH_BYTES_MAX: usize = 4;
+
+/// The stream of a worker's own batches. Each start has a new stream, so that its numbers never repeat those before a crash.
+pub(crate) struct OwnStream {
+    pub(crate) id: StreamId,
+    /// The next record's number.
+    pub(crate) next: u64,
+}
+
+/// Where a worker's batches go.
+pub(crate) struct LaneInput<'a> {
+    pub(crate) lane: &'a Lane,
+    pub(crate) stream: &'a mut OwnStream,
+    /// What waits for groups of the lane to become durable.
+    pub(crate) waiters: &'a Waiters<SessionSocket>,
+}
+
+/// Why records were not taken. Their sender still has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotTaken {
+    /// Try again when there is room.
+    #[error("there is no room in the spool or on its disk; try again later")]
+    Full,
+    /// The listener drops messages while the spool is full. These were dropped and counted.
+    #[error("the spool is full, and the records were dropped")]
+    Dropped,
+    /// A record is longer than the listener allows, or there are more records than fit into a batch.
+    #[error("a record is too long, or there are too many records for one batch")]
+    TooLarge,
+    /// The lane failed and takes nothing more.
+    #[error("the spool failed")]
+    Failed,
+}
+
+pub(crate) struct Batcher {
+    builder: BatchBuilder,
+    /// The tickets that wait for the batch, and how many of its records they cover.
+    tickets: Vec<oneshot::Sender<()>>,
+    awaited: u32,
+    base_time_ns: u64,
+    /// Weight of the messages handed to the lane since the last call of `take_handed`.
+    handed: usize,
+    source: u16,
+    /// The kind of the messages in the batch. Most listeners have only one kind.
+    kind: SourceKind,
+    on_full: OnFull,
+    message_bytes_max: usize,
+    ledger: Arc<ListenerLedger>,
+    undurable: Arc<Undurable>,
+}
+
+impl Batcher {
+    pub(crate) fn new(
+        source: u16,
+        spec: &ListenSpec,
+        ledger: Arc<ListenerLedger>,
+        undurable: Arc<Undurable>,
+    ) -> Batcher {
+        Batcher {
+            builder: BatchBuilder::new(),
+            tickets: Vec::new(),
+            awaited: 0,
+            base_time_ns: 0,
+            handed: 0,
+            source,
+            kind: spec.protocol.source_kind,
+            on_full: spec.on_full,
+            message_bytes_max: spec.rules.message_bytes_max as usize,
+            ledger,
+            undurable,
+        }
+    }
+
+    /// Messages in the batch.
+    pub(crate) fn records(&self) -> u64 {
+        u64::from(self.builder.records())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
+    /// Weight of the messages handed to the lane since the last call.
+    pub(crate) fn take_handed(&mut self) -> usize {
+        std::mem::take(&mut self.handed)
+    }
+
+    /// Whether there is room to read the listener's connections. If not, the batch is full and waits to be handed to the lane.
+    pub(crate) fn has_room(&self) -> bool {
+        self.builder.body_bytes() < BATCH_BODY_BYTES_TARGET
+    }
+
+    /// Takes what a framer found.
+    #[inline]
+    pub(crate) fn take(&mut self, frame: Frame<'_>, peer: Peer, to: &mut LaneInput<'_>) {
+        match frame {
+            Frame::Message(message) => self.push(message, peer, to),
+            Frame::Cut { message, .. } => {
+                self.ledger.add_cut(1);
+                self.push(message, peer, to);
+            }
+            Frame::Oversize { .. } => self.ledger.add_dropped(DropReason::Oversize, 1),
+            Frame::Incomplete { .. } => self.ledger.add_dropped(DropReason::Incomplete, 1),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, message: &[u8], peer: Peer, to: &mut LaneInput<'_>) {
+        if !self.has_room() {
+            self.flush(to);
+            if !self.has_room() && self.on_full == OnFull::DropNewest {
+                return self.ledger.add_dropped(DropReason::Full, 1);
+            }
+        }
+        if !self.builder.has_room(message.len()) {
+            // Only datagrams come here: one datagram may hold as many messages as a batch, and cannot wait for room. Connections are
+            // not read above the target, and one read cannot bring the batch from there to the format's limits.
+            let reason = if to.lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
+            return self.ledger.add_dropped(reason, 1);
+        }
+        self.put(message, peer);
+    }
+
+    #[inline]
+    fn put(&mut self, message: &[u8], peer: Peer) {
+        if self.builder.is_empty() {
+            self.base_time_ns = unix_ns();
+        }
+        self.builder.push_from(message, peer);
+    }
+
+    /// Takes all of these records into one batch, or none. Returns how many they are.
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append<'a>(
+        &mut self,
+        kind: SourceKind,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+        to: &mut LaneInput<'_>,
+    ) -> Result<u32, NotTaken> {
+        let (mut count, mut bytes) = (0, 0);
+        for record in records.clone() {
+            if record.len() > self.message_bytes_max {
+                return Err(NotTaken::TooLarge);
+            }
+            count += 1;
+            bytes += LENGTH_BYTES_MAX + record.len();
+        }
+        if !BatchBuilder::new().has_room_for(count, bytes) {
+            return Err(NotTaken::TooLarge);
+        }
+        if to.lane.failure().is_some() {
+            return Err(NotTaken::Failed);
+        }
+        let is_other_kind = kind != self.kind && !self.is_empty();
+        if is_other_kind || !self.has_room() || !self.builder.has_room_for(count, bytes) {
+            self.flush(to);
+            if !self.is_empty() && self.on_full == OnFull::DropNewest {
+                self.ledger.add_dropped(DropReason::Full, count as u64);
+                return Err(NotTaken::Dropped);
+            }
+            if !self.is_empty() {
+                return Err(NotTaken::Full);
+            }
+        }
+        self.kind = kind;
+        let before = self.builder.records();
+        records.for_each(|record| self.put(record, peer));
+        Ok(self.builder.records() - before)
+    }
+
+    /// Returns a ticket for the last `records` records of the batch.
+    pub(crate) fn ticket(&mut self, records: u32) -> Ticket {
+        let (waiter, ticket) = oneshot::channel();
+        if records > 0 {
+            self.awaited += records;
+            self.tickets.push(waiter);
+        } else {
+            // Without records there is nothing to wait for.
+            let _kept = waiter.send(());
+        }
+        Ticket::new(ticket)
+    }
+
+    /// Counts the messages in the batch as unwritten, except those that their senders still have.
+    pub(crate) fn give_up(&mut self) {
+        self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records() - self.awaited));
+        self.clear();
+    }
+
+    /// Empties the batch. Dropping the remaining tickets tells their owners that the records will not be durable.
+    fn clear(&mut self) {
+        self.builder.clear();
+        self.tickets.clear();
+        self.awaited = 0;
+    }
+
+    /// Hands the batch to the lane, if the lane takes it.
+    pub(crate) fn flush(&mut self, to: &mut LaneInput<'_>) {
+        let LaneInput { lane, stream, waiters } = to;
+        if self.builder.is_empty()
+            || (!lane.has_room_for(self.builder.batch_bytes_max()) && lane.failure().is_none())
+        {
+            return;
+        }
+        let (records, awaited) = (self.builder.records(), self.awaited);
+        self.handed += coalescing::weight(records, self.builder.body_bytes());
+        let identity = BatchIdentity {
+            stream: stream.id,
+            first_sequence: stream.next,
+            base_time_ns: self.base_time_ns,
+            source: self.kind,
+            compression: Compression::None,
+        };
+        let envelope = Envelope {
+            source: self.source,
+            received_ns: self.base_time_ns,
+            peer: Peer::Unnamed,
+            name_mark: NameMark::NOBODY,
+        };
+        // A batch for which no source waits may collect in the lane with others.
+        let is_urgent = awaited > 0;
+        match self.builder.finish(&identity).map(|bytes| append(lane, &envelope, bytes, is_urgent)) {
+            Some(Ok(group)) => {
+                stream.next += u64::from(records);
+                self.ledger.add_spooled(u64::from(records));
+                // Senders that do not wait have no copy left to send again.
+                if records > awaited {
+                    self.undurable.add(self.source, Fallback::None, records - awaited);
+                }
+                if awaited > 0 {
+                    self.undurable.add(self.source, Fallback::Sender, awaited);
+                    self.tickets.drain(..).for_each(|ticket| waiters.push(group, Waiter::Ticket(ticket)));
+                }
+            }
+            // The lane failed: it had room a moment ago, and only this worker fills it.
+            Some(Err(_)) => {
+                self.ledger.add_dropped(DropReason::Unwritten, u64::from(records - awaited));
+            }
+            None => {}
+        }
+        self.clear();
+    }
+}
+
+/// Appends a batch to the lane, and returns the number of its group.
+fn append(lane: &Lane, envelope: &Envelope, bytes: &[u8], is_urgent: bool) -> Result<u64, LaneError> {
+    let header = bytes.first_chunk::<BATCH_HEADER_BYTES>().map(BatchHeader::decode);
+    let Some(Ok(header)) = header else {
+        return Err(LaneError::Failed("the worker built an invalid batch".to_owned()));
+    };
+    lane.append(envelope, &header, bytes, is_urgent)
+}
