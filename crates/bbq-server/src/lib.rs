@@ -8,6 +8,7 @@
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
+//! - `listen` reads what a listener is configured to be.
 //! - `access` has the tokens that listeners take, and the connections of each address.
 //! - `observe` reports on the server: status, admin, log.
 //!
@@ -20,6 +21,7 @@ mod access;
 pub mod config;
 mod error;
 mod lifecycle;
+mod listen;
 mod observe;
 mod sinks;
 mod worker;

@@ -12,6 +12,7 @@ mod growth;
 mod own_name;
 mod peer_log;
 mod served;
+mod token_file;
 mod tokens;
 
 pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
@@ -23,6 +24,7 @@ pub(crate) use growth::Growth;
 pub(crate) use own_name::is_own_name;
 pub(crate) use peer_log::PeerLog;
 pub use served::ServedTokens;
+pub use token_file::TokenFile;
 #[cfg(fuzzing)]
 pub(crate) use tokens::fuzzed_tokens;
-pub(crate) use tokens::{Admission, Denied, Tokens};
+pub(crate) use tokens::{Admission, Denied};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bbq_spec::FileStamp;
 use tracing::{error, info};
 
+use super::token_file::TokenFile;
 use super::tokens::{Admission, Denied, Tokens};
-use crate::config::TokenFile;
 
 /// A listener's tokens, shared by its workers, the status and control.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use bbq_spec::own_files::{absolute, own_place, refusal, resolved};
 use super::keys::ADMIN_DEFAULT;
 use super::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 use super::place::Place;
-use super::{Config, ListenSpec, SinkSpec};
+use super::{Config, SinkSpec};
+use crate::listen::ListenSpec;
 
 impl Config {
     /// Checks what no single key can.

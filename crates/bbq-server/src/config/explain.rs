@@ -4,10 +4,9 @@ use bbq_sink::{Kind as SinkKind, common_options};
 use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
 
 use super::file::{GivenSpec, Settings};
-use super::kept::is_kept;
 use super::keys::{FILE_KEYS, FileKey, OnReload};
-use super::listen::LISTEN_OPTIONS;
 use super::{Config, ConfigSource, Environment, environment};
+use crate::listen::{LISTEN_OPTIONS, is_kept};
 use crate::sinks::{KINDS, SINK_KINDS};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.

@@ -6,23 +6,16 @@
 
 mod check;
 mod default_file;
-mod distribution;
 mod effective;
 mod environment;
 mod explain;
 mod file;
-mod kept;
 mod keys;
-mod listen;
 mod memory_limit;
 mod memory_plan;
 mod origins;
 mod place;
-pub(crate) mod protocol;
 mod schema;
-mod silence;
-mod tokens;
-mod unix_file;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +24,9 @@ use std::time::Duration;
 use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
+pub use crate::access::TokenFile;
+use crate::listen::parsed_distribution;
+pub use crate::listen::{LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, UnixFile};
 use crate::sinks::KINDS;
 pub use bbq_sink::SinkSpec;
 pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
@@ -43,18 +39,12 @@ pub use explain::{InEffect, Subject, Value};
 pub use file::Overrides;
 use file::Settings;
 pub(crate) use file::known as known_option;
-pub(crate) use kept::{DISTRIBUTION, kept_options};
 pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey, OnReload};
-pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
 pub use memory_limit::MemoryLimit;
 use memory_plan::Demand;
 pub use memory_plan::{Budget, MemoryPlan};
 pub(crate) use origins::Origins;
-pub use protocol::{PROTOCOLS, Protocol};
 pub use schema::schema;
-pub use silence::Silence;
-pub use tokens::TokenFile;
-pub use unix_file::UnixFile;
 
 /// No admin.
 const ADMIN_OFF: &str = "off";
@@ -170,7 +160,7 @@ impl Config {
             sinks: settings.specs("sink", &data, |spec| KINDS.read(spec))?,
             data,
             workers: usize::try_from(workers).unwrap_or(usize::MAX),
-            distribution: settings.text("distribution", |_, word| distribution::parsed(word))?,
+            distribution: settings.text("distribution", |_, word| parsed_distribution(word))?,
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
             steering_pins: settings.text("steering_pins", |_, text| Ok(text.into()))?,

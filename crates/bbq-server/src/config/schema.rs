@@ -8,8 +8,7 @@ use bbq_spec::{AUTO, NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
 
 use super::keys::FILE_KEYS;
-use super::listen::{LISTEN_OPTIONS, without_effect};
-use super::protocol::PROTOCOLS;
+use crate::listen::{LISTEN_OPTIONS, PROTOCOLS, without_effect};
 use crate::sinks::SINK_KINDS;
 
 /// A number of bytes with a unit.

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::config::{Config, ListenSpec};
+use crate::config::Config;
 use crate::lifecycle::current::CurrentParts;
 use crate::lifecycle::doubt::{Change, Doubts};
 use crate::lifecycle::host::Host;
@@ -27,6 +27,7 @@ use crate::lifecycle::reload;
 use crate::lifecycle::running::{Halt, Halted, Running, Start};
 use crate::lifecycle::signals::{Received, Signals};
 use crate::lifecycle::upgrade::{Predecessor, Successor};
+use crate::listen::ListenSpec;
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
 use crate::observe::check_thread::CheckThread;

@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_listen::{Address, Distribution, Group, GroupOptions, Holder, Steering, SteeringKey};
-use bbq_tls::{HandshakeCounts, ServedTls};
+use bbq_tls::{HandshakeCounts, ServedTls, Tls};
 
 use crate::access::{PeerLog, ServedTokens};
-use crate::config::{Config, ListenSpec, Tls, UnixFile};
+use crate::config::Config;
 use crate::error::StartError;
+use crate::listen::{ListenSpec, UnixFile};
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bbq_listen::{ListenError, Steering};
 use tracing::warn;
 
-use crate::config::{Config, DISTRIBUTION, FILE_KEYS, ListenSpec, OnReload, Origins, UnixFile, kept_options};
+use crate::config::{Config, FILE_KEYS, OnReload, Origins};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
+use crate::listen::{DISTRIBUTION, ListenSpec, UnixFile, kept_options};
 
 /// The result of a comparison: what the server goes on with.
 pub(crate) struct Plan {

@@ -24,15 +24,17 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods, Growth};
-use crate::config::{Config, ListenSpec, OnFull};
+use crate::config::Config;
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
+use crate::listen::{ListenSpec, OnFull};
 use crate::observe::changes::Changes;
 use crate::observe::status::LedgerStatus;
 use crate::worker::{
-    Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
+    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh,
+    WorkerView,
 };
 
 /// A stop that waits for sinks for longer says so: less than somebody at a terminal waits before wondering.
@@ -400,7 +402,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         retention,
         replicas,
         budget,
-        limits: IntakeLimits::of(config),
+        limits: IntakeLimits::of_worker(&configured_limits(config)),
         memory: config.memory.clone(),
         changes: Arc::clone(start.changes),
         effective: Mutex::new(Arc::new(config.effective())),
@@ -410,6 +412,18 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     });
     start.changes.drops.begin(parts.drops());
     Ok((parts, sinks))
+}
+
+/// What the workers may take together.
+fn configured_limits(config: &Config) -> ConfiguredLimits {
+    ConfiguredLimits {
+        hello_timeout_seconds: config.hello_timeout_seconds,
+        batch_timeout_seconds: config.batch_timeout_seconds,
+        evict_idle_seconds: config.evict_idle_seconds,
+        unfinished_bytes_max: config.unfinished_bytes_max,
+        workers: config.workers,
+        has_little_memory: config.memory.is_small,
+    }
 }
 
 fn of_listeners<T>(config: &Config, of: impl Fn(&ListenSpec) -> T) -> Vec<T> {

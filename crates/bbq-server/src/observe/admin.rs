@@ -33,8 +33,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 use tracing::{error, warn};
 
-use crate::access::{Denied, ServedTokens, bearer};
-use crate::config::TokenFile;
+use crate::access::{Denied, ServedTokens, TokenFile, bearer};
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{self, History};

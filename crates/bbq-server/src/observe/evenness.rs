@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bbq_listen::{Distribution, Evenness, Steering};
 use tracing::{info, warn};
 
-use crate::config::ListenSpec;
+use crate::listen::ListenSpec;
 use crate::observe::status::EvennessStatus;
 
 /// The least length of a window, so that a burst of one client changes little.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bbq_listen::Address;
 
-use crate::config::ListenSpec;
+use crate::listen::ListenSpec;
 use crate::observe::status::{Finding, Level};
 
 /// What a person should know of a listener that other machines can reach, with what to do; `None` if it is protected, or on loopback.

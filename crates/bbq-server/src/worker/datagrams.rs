@@ -7,7 +7,7 @@ use bbq_stored::DropReason;
 use bbq_wire::framing::{OnOversize, datagram};
 use bbq_wire::{Peer, SourceKind};
 
-use crate::config::protocol::BBQ;
+use crate::listen::protocol::BBQ;
 use crate::worker::accept::arrival::process;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;

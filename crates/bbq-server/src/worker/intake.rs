@@ -13,7 +13,7 @@ use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
-use crate::config::OnFull;
+use crate::listen::OnFull;
 use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;

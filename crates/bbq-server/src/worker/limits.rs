@@ -1,7 +1,5 @@
 //! Time and memory that a worker allows its connections.
 
-use crate::config::Config;
-
 /// Maximum bytes of one read: as many as a batch should have, and few enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 /// Size of the spare buffers that are kept for unfinished batches.
@@ -10,6 +8,21 @@ pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 const SPARE_BUFFERS_MAX: usize = 16;
 /// They take at most this part of the memory of unfinished batches.
 const SPARES_PART: u64 = 8;
+
+/// What is configured for all workers together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConfiguredLimits {
+    /// Time from the connection to a complete hello.
+    pub(crate) hello_timeout_seconds: u32,
+    /// Time without a byte in the middle of a batch.
+    pub(crate) batch_timeout_seconds: u32,
+    /// Time after which an idle connection may be closed to make room for a new one.
+    pub(crate) evict_idle_seconds: u32,
+    /// Memory for unfinished batches and messages of all workers.
+    pub(crate) unfinished_bytes_max: u64,
+    pub(crate) workers: usize,
+    pub(crate) has_little_memory: bool,
+}
 
 /// Time and memory that a worker allows its connections.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +43,17 @@ pub(crate) struct IntakeLimits {
 
 impl IntakeLimits {
     /// One worker's share of the configured limits.
-    pub(crate) fn of(config: &Config) -> IntakeLimits {
-        let share = config.unfinished_bytes_max / config.workers.max(1) as u64;
+    pub(crate) fn of_worker(configured: &ConfiguredLimits) -> IntakeLimits {
+        let share = configured.unfinished_bytes_max / configured.workers.max(1) as u64;
         IntakeLimits {
-            hello_timeout_seconds: config.hello_timeout_seconds,
-            batch_timeout_seconds: config.batch_timeout_seconds,
-            evict_idle_seconds: config.evict_idle_seconds,
+            hello_timeout_seconds: configured.hello_timeout_seconds,
+            batch_timeout_seconds: configured.batch_timeout_seconds,
+            evict_idle_seconds: configured.evict_idle_seconds,
             unfinished_bytes_max: usize::try_from(share).unwrap_or(usize::MAX),
             spare_buffers_max: usize::try_from(share / SPARES_PART / SPARE_BUFFER_BYTES as u64)
                 .unwrap_or(SPARE_BUFFERS_MAX)
                 .min(SPARE_BUFFERS_MAX),
-            has_little_memory: config.memory.is_small,
+            has_little_memory: configured.has_little_memory,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::access::{
     AddressFull, AddressLimit, AddressRate, AddressShare, Floods, Growth, NewConnection, PeerLog,
     ServedTokens,
 };
-use crate::config::ListenSpec;
+use crate::listen::ListenSpec;
 use crate::worker::stream::{Stream, TlsFailure};
 use crate::worker::text::batcher::Batcher;
 

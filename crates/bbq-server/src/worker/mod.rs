@@ -42,7 +42,7 @@ pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;
 #[cfg(fuzzing)]
 pub(crate) use http::{fuzzed_body, fuzzed_numbers, fuzzed_prefix};
-pub(crate) use limits::IntakeLimits;
+pub(crate) use limits::{ConfiguredLimits, IntakeLimits};
 pub use scratch::Scratch;
 pub(crate) use session::handover::{SessionInbox, WorkerMesh};
 pub(crate) use setup::{ListenerSetup, Worker};

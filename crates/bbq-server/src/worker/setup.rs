@@ -15,7 +15,7 @@ use super::session::handover::{SessionInbox, WorkerMesh};
 use super::stopping::Command;
 use super::view::WorkerView;
 use crate::access::{AddressLimit, AddressRate, Floods, Growth, PeerLog, ServedTokens};
-use crate::config::ListenSpec;
+use crate::listen::ListenSpec;
 
 /// One listener as one worker serves it.
 pub(crate) struct ListenerSetup {

@@ -5,7 +5,7 @@
 
 use super::accept::arrival::{Arrival, ArrivalOutcome};
 use super::{http, session, text};
-use crate::config::protocol::{self, Protocol};
+use crate::listen::protocol::{self, Protocol};
 
 /// Begins to serve a connection.
 pub(crate) type Begin = fn(Arrival<'_>) -> ArrivalOutcome;
@@ -38,7 +38,7 @@ fn source(protocol: &Protocol) -> Option<&'static (&'static Protocol, Begin, Too
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PROTOCOLS;
+    use crate::listen::PROTOCOLS;
     use crate::worker::text::framer::Framer;
 
     #[test]

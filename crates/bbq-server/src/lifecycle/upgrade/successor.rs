@@ -16,8 +16,9 @@ use data_encoding::BASE64;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready};
 use super::program::Program;
-use crate::config::{ListenSpec, UPGRADE_VARIABLE};
+use crate::config::UPGRADE_VARIABLE;
 use crate::lifecycle::listeners::OfferedGroup;
+use crate::listen::ListenSpec;
 use crate::worker::{Framer, PausedConnection};
 
 /// The environment variable with the id of the process that hands over.

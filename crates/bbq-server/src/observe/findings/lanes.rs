@@ -3,8 +3,8 @@
 use bbq_spool::{Lane, LaneCondition, NoRoom};
 
 use super::problem;
-use crate::config::OnFull;
 use crate::lifecycle::parts::{Parts, waiting_for_space};
+use crate::listen::OnFull;
 use crate::observe::status::Finding;
 
 /// So many lanes are named; of more, the number is told.

@@ -5,7 +5,7 @@ use hyper::{Method, Version};
 
 use super::grpc;
 use super::refused::Refused;
-use crate::config::protocol::{HTTP, Protocol};
+use crate::listen::protocol::{HTTP, Protocol};
 
 /// What a request brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::protocol::OTLP;
+    use crate::listen::protocol::OTLP;
 
     #[test]
     fn a_path_and_a_type_make_a_route() {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::overhead::{Excess, Overhead};
 use super::refused::Refused;
-use crate::config::OnFull;
+use crate::listen::OnFull;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::numbered::ROOM_PATIENCE;

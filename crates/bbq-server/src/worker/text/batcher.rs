@@ -12,7 +12,7 @@ use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamI
 use tokio::sync::oneshot;
 
 use super::coalescing;
-use crate::config::{ListenSpec, OnFull};
+use crate::listen::{ListenSpec, OnFull};
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};

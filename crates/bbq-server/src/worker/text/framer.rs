@@ -3,7 +3,7 @@
 use bbq_wire::framing::{Frame, FramingRules, Lines, Suspended, Syslog, Whole};
 use bbq_wire::session::Hello;
 
-use crate::config::protocol::{LINES, Protocol, SYSLOG, WHOLE};
+use crate::listen::protocol::{LINES, Protocol, SYSLOG, WHOLE};
 
 /// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]

@@ -90,8 +90,8 @@ fn number(
 
 #[cfg(test)]
 mod tests {
-    use super::super::ListenSpec;
     use super::*;
+    use crate::listen::ListenSpec;
 
     fn file(options: &str) -> Result<Option<UnixFile>, String> {
         let spec = ListenSpec::parse(&format!("lines+unix:///run/log?{options}"));

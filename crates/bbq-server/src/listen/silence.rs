@@ -55,8 +55,8 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ListenSpec;
     use super::*;
+    use crate::listen::ListenSpec;
 
     #[test]
     fn the_default_is_the_one_that_is_shown_and_0_is_never() {

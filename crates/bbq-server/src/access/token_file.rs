@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bbq_spec::FileStamp;
 
-use crate::access::Tokens;
+use super::tokens::Tokens;
 
 /// A file of tokens. Two values are equal if they name the same file: new tokens in it do not change the configuration.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Eq for TokenFile {}
 
 impl TokenFile {
     /// Reads the file at this path.
-    pub(super) fn read(path: &str) -> Result<TokenFile, String> {
+    pub(crate) fn read(path: &str) -> Result<TokenFile, String> {
         let path = PathBuf::from(path);
         let stamp = FileStamp::of(&path);
         Ok(TokenFile { tokens: Tokens::read(&path)?, path, stamp })

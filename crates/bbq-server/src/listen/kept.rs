@@ -1,6 +1,6 @@
 //! The options of a listener that its open sockets keep: a reload changes them for new listeners alone.
 
-use super::listen::ListenSpec;
+use super::spec::ListenSpec;
 
 /// The option that says how connections are spread. Whether it has changed depends on the server's, too.
 pub(crate) const DISTRIBUTION: &str = "distribution";
@@ -18,7 +18,7 @@ const KEPT: [(&str, Differs); 5] = [
 ];
 
 /// Whether open sockets keep this option.
-pub(super) fn is_kept(option: &str) -> bool {
+pub(crate) fn is_kept(option: &str) -> bool {
     option == DISTRIBUTION || KEPT.iter().any(|(kept, _)| *kept == option)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn kept_options(old: &ListenSpec, new: &ListenSpec) -> impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LISTEN_OPTIONS;
+    use crate::listen::LISTEN_OPTIONS;
 
     #[test]
     fn each_is_an_option_of_listeners() {

@@ -11,8 +11,8 @@ use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 use super::distribution::{DISTRIBUTIONS, parsed};
 use super::protocol::{BBQ, PROTOCOLS, Protocol};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
-use super::tokens::TokenFile;
 use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
+use crate::access::TokenFile;
 
 /// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
 const DEFER_MS_MAX: u64 = 60_000;
@@ -205,7 +205,7 @@ impl ListenSpec {
     ///
     /// # Errors
     /// Says which part is wrong and what is allowed.
-    pub(super) fn of(spec: &SpecText) -> Result<ListenSpec, ConfigError> {
+    pub(crate) fn of(spec: &SpecText) -> Result<ListenSpec, ConfigError> {
         let SpecText { text, head, .. } = spec;
         let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS))?;
         let shape = || {
@@ -281,12 +281,12 @@ impl ListenSpec {
     }
 
     /// Whether the SPEC gives the listener a name.
-    pub(super) fn has_name(&self) -> bool {
+    pub(crate) fn has_name(&self) -> bool {
         self.source != self.head()
     }
 
     /// Whether both need the same address. Port 0 is a different port for each listener.
-    pub(super) fn clashes_with(&self, other: &ListenSpec) -> bool {
+    pub(crate) fn clashes_with(&self, other: &ListenSpec) -> bool {
         let any_port = match &self.address {
             Address::Tcp(address) | Address::Udp(address) => address.port() == 0,
             _ => false,
@@ -354,7 +354,7 @@ impl ListenSpec {
 }
 
 /// The options that have no effect with a protocol and a kind of transport, and why.
-pub(super) fn without_effect(
+pub(crate) fn without_effect(
     protocol: &Protocol,
     is_datagram: bool,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
