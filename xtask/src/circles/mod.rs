@@ -1,9 +1,10 @@
-//! Import circles: files of a crate that import from each other, directly or through others of the crate.
+//! Import circles: files or folders of a crate that import from each other, directly or through others of the crate.
 //!
-//! A reader of one such file must read all of them, and none can be moved alone. Every crate of the workspace is checked, without
+//! A reader of one such file must read all of them, and none can be moved alone; the same is true of folders. Every crate of the workspace is checked, without
 //! its tests, and without what only a compiler knows (see `tree.rs` and `imports.rs`).
 
 mod attributes;
+mod folders;
 mod graph;
 mod imports;
 mod resolve;
@@ -16,9 +17,33 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::files;
+use folders::Use;
 use tree::Tree;
 
 const REMEDY: &str = "move what two files of a circle need of each other to a file of its own below both, and import it from there";
+
+const REMEDY_OF_FOLDERS: &str = "move what the lower folder needs of the upper one to the lower one, or to a file beside both, or pass it as a parameter";
+
+/// Folders whose folders may import from each other, with the reason.
+const EXCEPTIONS: [(&str, &str); 3] = [
+    (
+        "crates/bbq-listen/src",
+        "a socket holds the state of its dispatch, its steering and its counters, which all act on sockets",
+    ),
+    ("crates/bbq-server/src", "observe looks at the parts of lifecycle until it has a struct of its own"),
+    (
+        "crates/bbq-server/src/worker",
+        "a source gets what accept has, and accept keeps the connections of sources",
+    ),
+];
+
+/// The circles of a crate.
+#[derive(Debug)]
+struct Circles {
+    of_files: Vec<Circle>,
+    /// Every use between two folders of a circle, circle by circle.
+    of_folders: Vec<Vec<Use>>,
+}
 
 /// Files that import from each other.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,17 +67,37 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let files = files::of_repository(root)?;
     let roots: Vec<&String> =
         files.iter().filter(|name| is_root_of_crate(name) && root.join(name).is_file()).collect();
-    let mut found = 0;
+    let (mut of_files, mut of_folders) = (0, 0);
+    let mut exceptions = BTreeSet::from(EXCEPTIONS.map(|(folder, _)| root.join(folder)));
+    let needed = exceptions.clone();
     for name in &roots {
-        for circle in of_crate(&root.join(name))? {
+        let circles = of_crate(&root.join(name))?;
+        for circle in &circles.of_files {
             eprint!("{}", circle.shown_below(root));
-            found += 1;
         }
+        for circle in &circles.of_folders {
+            let folder = circle.first().and_then(|used| used.from.parent()).unwrap_or(root);
+            if !needed.contains(folder) {
+                eprint!("{}", shown_below(root, circle));
+                of_folders += 1;
+            }
+            exceptions.remove(folder);
+        }
+        of_files += circles.of_files.len();
     }
-    if found > 0 {
-        return Err(format!("circles: {found}; {REMEDY}"));
+    if of_files > 0 {
+        return Err(format!("circles of files: {of_files}; {REMEDY}"));
     }
-    eprintln!("xtask: circles: none in {} crates", roots.len());
+    if of_folders > 0 {
+        return Err(format!("circles of folders: {of_folders}; {REMEDY_OF_FOLDERS}"));
+    }
+    if let Some(folder) = exceptions.first() {
+        return Err(format!(
+            "circles of folders: {} has none any more; remove its line in EXCEPTIONS",
+            folder.display()
+        ));
+    }
+    eprintln!("xtask: circles: none of files or folders in {} crates", roots.len());
     Ok(())
 }
 
@@ -69,11 +114,15 @@ fn is_root_of_crate(name: &str) -> bool {
 }
 
 /// The circles of the crate with that root file.
-fn of_crate(root: &Path) -> Result<Vec<Circle>, String> {
+fn of_crate(root: &Path) -> Result<Circles, String> {
     let tree = Tree::of_root(root)?;
     let imports = imports::of_tree(&tree);
     let circles = graph::circles(imports.keys().copied());
     let file = |index: &usize| tree.files[*index].clone();
+    let uses = imports.iter().filter_map(|((importer, definer), names)| {
+        Use::between(&tree.files[*importer], &tree.files[*definer], names)
+    });
+    let of_folders = folders::circles(uses.collect());
     let circle = |members: Vec<usize>| {
         let is_inside = |(from, to): &(usize, usize)| members.contains(from) && members.contains(to);
         let inside = imports.iter().filter(|(files, _)| is_inside(files));
@@ -84,7 +133,22 @@ fn of_crate(root: &Path) -> Result<Vec<Circle>, String> {
         });
         Circle { ties: ties.collect(), files: members.iter().map(file).collect() }
     };
-    Ok(circles.into_iter().map(circle).collect())
+    Ok(Circles { of_files: circles.into_iter().map(circle).collect(), of_folders })
+}
+
+/// The text of a report about folders, with names relative to `root`.
+fn shown_below(root: &Path, uses: &[Use]) -> String {
+    let name = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
+    let folders: BTreeSet<&Path> = uses.iter().map(|used| &*used.from).collect();
+    let mut text = format!("circle: {} folders import from each other\n", folders.len());
+    let pairs: BTreeSet<(&Path, &Path)> = uses.iter().map(|used| (&*used.from, &*used.to)).collect();
+    for (from, to) in pairs {
+        text += &format!("  {} uses {}\n", name(from), name(to));
+        for used in uses.iter().filter(|used| (&*used.from, &*used.to) == (from, to)) {
+            text += &format!("    {}\n", used.shown_below(root));
+        }
+    }
+    text
 }
 
 impl Circle {

@@ -21,6 +21,10 @@ impl Source {
     }
 
     fn circles(&self) -> Vec<Circle> {
+        self.all().of_files
+    }
+
+    fn all(&self) -> Circles {
         of_crate(&self.directory.path().join("src/lib.rs")).unwrap()
     }
 
@@ -298,4 +302,53 @@ fn the_root_of_a_crate_is_known_by_its_name() {
     for name in ["crates/a/src/b.rs", "a/src/b/lib.rs", "a/src/bin/b/c.rs", "lib.rs", "a/tests/lib.rs"] {
         assert!(!is_root_of_crate(name), "{name}");
     }
+}
+
+/// The reports of circles of folders, with names below the crate.
+fn circles_of_folders(files: &[(&str, &str)]) -> Vec<String> {
+    let source = Source::new(files);
+    source
+        .all()
+        .of_folders
+        .iter()
+        .map(|circle| shown_below(&source.directory.path().join("src"), circle))
+        .collect()
+}
+
+#[test]
+fn two_folders_that_import_from_each_other_are_a_circle_which_names_both_uses() {
+    let shown = circles_of_folders(&[
+        ("lib.rs", "mod high; mod low;"),
+        ("high/mod.rs", "pub mod one; pub mod two;"),
+        ("high/one.rs", "use crate::low::inner::deep::Deep;"),
+        ("high/two.rs", "pub struct Two;"),
+        ("low/mod.rs", "pub mod inner; pub mod other;"),
+        ("low/inner/mod.rs", "pub mod deep;"),
+        ("low/inner/deep.rs", "pub struct Deep;"),
+        ("low/other.rs", "use crate::high::two::Two;"),
+    ]);
+    let expected = "circle: 2 folders import from each other\n  high uses low\n    high/one.rs imports Deep from low/inner/deep.rs\n  \
+                    low uses high\n    low/other.rs imports Two from high/two.rs\n";
+    assert_eq!(shown, [expected]);
+}
+
+#[test]
+fn folders_are_compared_with_those_beside_them() {
+    // A folder is no floor above or below the files and folders in it, and neither is a file beside it.
+    let shown = circles_of_folders(&[
+        ("lib.rs", "mod a; mod beside;"),
+        ("a/mod.rs", "pub mod inner; pub struct A;"),
+        ("a/inner/mod.rs", "use crate::a::A; use crate::beside::Beside; pub struct Inner;"),
+        ("beside.rs", "use crate::a::A; pub struct Beside;"),
+    ]);
+    assert_eq!(shown, Vec::<String>::new());
+    let shown = circles_of_folders(&[
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a/mod.rs", "use crate::b::B; pub struct A;"),
+        ("b/mod.rs", "use crate::c::C; pub struct B;"),
+        ("c/mod.rs", "pub mod d; pub struct C;"),
+        ("c/d.rs", "use crate::a::A; #[cfg(test)] mod tests { use crate::b::B; }"),
+    ]);
+    assert_eq!(shown.len(), 1);
+    assert!(shown[0].starts_with("circle: 3 folders") && !shown[0].contains("tests"), "{}", shown[0]);
 }
