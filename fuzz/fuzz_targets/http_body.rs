@@ -2,7 +2,7 @@
 //! coding and the size of the pieces.
 #![no_main]
 
-use bbq_server::fuzzing::decoded;
+use bbq_intake::fuzzing::decoded;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

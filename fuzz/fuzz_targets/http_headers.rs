@@ -2,7 +2,7 @@
 //! the second one begins.
 #![no_main]
 
-use bbq_server::fuzzing::numbered;
+use bbq_intake::fuzzing::numbered;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

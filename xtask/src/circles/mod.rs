@@ -32,7 +32,7 @@ const EXCEPTIONS: [(&str, &str); 3] = [
     ),
     ("crates/bbq-server/src", "observe looks at the parts of lifecycle until it has a struct of its own"),
     (
-        "crates/bbq-server/src/worker",
+        "crates/bbq-intake/src/worker",
         "a source gets what accept has, and accept keeps the connections of sources",
     ),
 ];

@@ -1,5 +1,6 @@
 //! What no single key can show: sums, names and places that are there twice, and sinks that would write over the server's own files.
 
+use bbq_intake::ListenSpec;
 use bbq_spec::ConfigError;
 use bbq_spec::own_files::{absolute, own_place, refusal, resolved};
 
@@ -7,7 +8,6 @@ use super::keys::ADMIN_DEFAULT;
 use super::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 use super::place::Place;
 use super::{Config, SinkSpec};
-use crate::listen::ListenSpec;
 
 impl Config {
     /// Checks what no single key can.

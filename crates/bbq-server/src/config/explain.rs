@@ -1,12 +1,12 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
+use bbq_intake::{LISTEN_OPTIONS, is_kept};
 use bbq_sink::{Kind as SinkKind, common_options};
 use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
 
 use super::file::{GivenSpec, Settings};
 use super::keys::{FILE_KEYS, FileKey, OnReload};
 use super::{Config, ConfigSource, Environment, environment};
-use crate::listen::{LISTEN_OPTIONS, is_kept};
 use crate::sinks::{KINDS, SINK_KINDS};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.

@@ -3,11 +3,11 @@
 //!
 //! Not here: the options of listeners (`LISTEN_OPTIONS`) and of sinks (each kind of sink has its own).
 
+use bbq_intake::DISTRIBUTIONS;
 use bbq_spec::{SpecOption, Values};
 use bbq_spool::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use super::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
-use crate::listen::DISTRIBUTIONS;
 
 /// Where the admin listens unless configured.
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";

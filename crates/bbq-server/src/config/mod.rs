@@ -21,12 +21,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bbq_intake::parsed_distribution;
+pub use bbq_intake::{LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, TokenFile, UnixFile};
 use bbq_listen::Distribution;
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 
-pub use crate::access::TokenFile;
-use crate::listen::parsed_distribution;
-pub use crate::listen::{LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, UnixFile};
 use crate::sinks::KINDS;
 pub use bbq_sink::SinkSpec;
 pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};

@@ -3,12 +3,12 @@
 //! The server refuses everything that the schema refuses. It also refuses mistakes that a schema cannot express, such as two
 //! listeners at one address.
 
+use bbq_intake::{LISTEN_OPTIONS, PROTOCOLS, without_effect};
 use bbq_sink::{Kind as SinkKind, common_options};
 use bbq_spec::{AUTO, NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
 
 use super::keys::FILE_KEYS;
-use crate::listen::{LISTEN_OPTIONS, PROTOCOLS, without_effect};
 use crate::sinks::SINK_KINDS;
 
 /// A number of bytes with a unit.

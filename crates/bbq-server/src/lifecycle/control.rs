@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bbq_intake::{ListenSpec, PausedConnection};
 use bbq_spec::with_sources;
 use bbq_spool::DirectoryLock;
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,12 +28,10 @@ use crate::lifecycle::reload;
 use crate::lifecycle::running::{Halt, Halted, Running, Start};
 use crate::lifecycle::signals::{Received, Signals};
 use crate::lifecycle::upgrade::{Predecessor, Successor};
-use crate::listen::ListenSpec;
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
 use crate::observe::check_thread::CheckThread;
 use crate::observe::reload_door::{ReloadRequest, ReloadRequests};
-use crate::worker::PausedConnection;
 
 /// How often drops are saved and threads are checked.
 const TICK: Duration = Duration::from_secs(1);

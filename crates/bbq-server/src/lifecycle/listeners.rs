@@ -7,13 +7,12 @@ use std::net::TcpListener as AdminListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bbq_intake::{ListenSpec, PeerLog, ServedTokens, UnixFile};
 use bbq_listen::{Address, Distribution, Group, GroupOptions, Holder, Steering, SteeringKey};
 use bbq_tls::{HandshakeCounts, ServedTls, Tls};
 
-use crate::access::{PeerLog, ServedTokens};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::listen::{ListenSpec, UnixFile};
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
 

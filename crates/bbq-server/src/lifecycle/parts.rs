@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bbq_intake::{
+    AddressLimit, AddressRate, Command, ConnectionBudget, Floods, Growth, IntakeLimits, ListenerSetup,
+    SessionInbox, Worker, WorkerMesh, WorkerView,
+};
 use bbq_sink::{Lifecycle, SinkLedger, SinkSpec};
 use bbq_spool::{DiskShortage, Lane, LaneCondition, NoRoom, ShownBytes, Spool};
 use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::{Config, EffectiveKey, MemoryLimit, MemoryPlan};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
 use crate::observe::exposure::exposure;
-use crate::worker::{
-    Command, ConnectionBudget, IntakeLimits, ListenerSetup, SessionInbox, Worker, WorkerMesh, WorkerView,
-};
 
 /// Everything a start has made, for control and admin.
 pub(crate) struct Parts {

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use bbq_intake::{DISTRIBUTION, ListenSpec, UnixFile, kept_options};
 use bbq_listen::{ListenError, Steering};
 use tracing::warn;
 
 use crate::config::{Config, FILE_KEYS, OnReload, Origins};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
-use crate::listen::{DISTRIBUTION, ListenSpec, UnixFile, kept_options};
 
 /// The result of a comparison: what the server goes on with.
 pub(crate) struct Plan {

@@ -14,6 +14,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bbq_intake::{
+    AddressLimit, AddressRate, Command, ConfiguredLimits, ConnectionBudget, Floods, Growth, IntakeLimits,
+    ListenSpec, OnFull, PausedConnection, Worker, WorkerMesh, WorkerView,
+};
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
 use bbq_sink::{Lifecycle, PendingSink, Phase, SinkSpec};
 use bbq_spec::threads::{ThreadError, spawn};
@@ -23,19 +27,13 @@ use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::access::{AddressLimit, AddressRate, Floods, Growth};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
-use crate::listen::{ListenSpec, OnFull};
 use crate::observe::changes::Changes;
 use crate::observe::status::LedgerStatus;
-use crate::worker::{
-    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh,
-    WorkerView,
-};
 
 /// A stop that waits for sinks for longer says so: less than somebody at a terminal waits before wondering.
 const STOP_SILENT: Duration = Duration::from_millis(500);

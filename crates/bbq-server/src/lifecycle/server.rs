@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
+use bbq_intake::ServedTokens;
 use bbq_listen::{Address, activated, return_all_freed_memory, return_freed_memory};
 use bbq_spec::threads::spawn;
 use bbq_spool::DirectoryLock;
 use tokio::sync::{Notify, watch};
 
-use crate::access::ServedTokens;
 use crate::config::{Config, ConfigSource};
 use crate::error::StartError;
 use crate::lifecycle::activation;

@@ -18,6 +18,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::response::{IntoResponse as _, Response};
+use bbq_intake::{Denied, ServedTokens, TokenFile, bearer};
 use bbq_spec::RateLimitedLog;
 use bbq_spec::threads::{ThreadError, spawn};
 use hyper::Request;
@@ -33,7 +34,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 use tracing::{error, warn};
 
-use crate::access::{Denied, ServedTokens, TokenFile, bearer};
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{self, History};

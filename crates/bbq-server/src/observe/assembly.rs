@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bbq_intake::WorkerView;
 use bbq_listen::Address;
 use bbq_sink::{Account, reason_name};
 use bbq_spec::unix_ns;
@@ -15,7 +16,6 @@ use crate::observe::status::{
     Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
     SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
-use crate::worker::WorkerView;
 
 /// Messages that a sink has not received.
 pub(crate) struct Owed {

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bbq_intake::ListenSpec;
 use bbq_listen::{Distribution, Evenness, Steering};
 use tracing::{info, warn};
 
-use crate::listen::ListenSpec;
 use crate::observe::status::EvennessStatus;
 
 /// The least length of a window, so that a burst of one client changes little.

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use bbq_intake::ListenSpec;
 use bbq_listen::Address;
 
-use crate::listen::ListenSpec;
 use crate::observe::status::{Finding, Level};
 
 /// What a person should know of a listener that other machines can reach, with what to do; `None` if it is protected, or on loopback.

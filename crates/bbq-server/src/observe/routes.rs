@@ -14,10 +14,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use bbq_intake::is_own_name;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-use crate::access::is_own_name;
 use crate::config::EffectiveKey;
 use crate::lifecycle::parts::Parts;
 use crate::observe::history::{FOLLOWED_MAX, History, Reading, Subject};

@@ -1,7 +1,7 @@
 //! Drives a session of bbq-server as its `session_task` does. It passes bytes in, takes replies, waits for events, makes the
 //! session quiet and active again, and hands the session over to another worker.
 
-use bbq_server::simulated::{Input, SessionState, Step, SuspendedSession};
+use bbq_intake::simulated::{Input, SessionState, Step, SuspendedSession};
 use bbq_wire::session::{Refusal, RefusalCode};
 
 use super::Server;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::ServedTokens;
+use bbq_intake::simulated::ServedTokens;
 use bbq_sink::{Goal, SinkStep};
 use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
 use bbq_stored::{ListenerLedger, Retention, Streams};

@@ -1,6 +1,6 @@
 //! A numbered request of HTTP that the server has, and its answer.
 
-use bbq_server::simulated::{Kept, NumberedRequest};
+use bbq_intake::simulated::{Kept, NumberedRequest};
 use bbq_wire::StreamId;
 
 /// The answer to a request.

@@ -1,7 +1,7 @@
 //! Numbered requests of HTTP at the server: each is appended at the worker of its stream's home, and answered when it is on disk. What is
 //! around them (HTTP itself, patience, memory) is not simulated.
 
-use bbq_server::simulated::{NotKept, NumberedRequest, RequestStep};
+use bbq_intake::simulated::{NotKept, NumberedRequest, RequestStep};
 use bbq_wire::StreamId;
 
 use super::Server;

@@ -1,6 +1,6 @@
 //! A session of bbq-server.
 
-use bbq_server::simulated::{HandedHello, SessionState, SuspendedSession};
+use bbq_intake::simulated::{HandedHello, SessionState, SuspendedSession};
 use bbq_wire::session::Refusal;
 
 use super::socket::Socket;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use bbq_server::simulated::{Connection, Sent};
+use bbq_intake::simulated::{Connection, Sent};
 
 use crate::network;
 

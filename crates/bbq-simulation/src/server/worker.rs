@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bbq_server::simulated::{LaneAccounts, Scratch, ServedTokens, SessionContext, Undurable, Waiters};
+use bbq_intake::simulated::{LaneAccounts, Scratch, ServedTokens, SessionContext, Undurable, Waiters};
 use bbq_spool::{Durable, Lane};
 use bbq_stored::{ListenerLedger, Retention, Streams};
 use bbq_wire::Peer;

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use bbq_intake::{Framer, PausedConnection, Stream};
 use bbq_listen::SteeringKey;
 use bbq_spool::{DirectoryLock, SpoolError};
 use bbq_wire::Peer;
@@ -18,7 +19,6 @@ use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, Prepared, Ready};
 use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
-use crate::worker::{Framer, PausedConnection, Stream};
 
 /// How long to wait for the predecessor to end. A predecessor that ends later does no harm.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);

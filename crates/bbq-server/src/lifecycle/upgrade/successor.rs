@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use bbq_intake::{Framer, ListenSpec, PausedConnection};
 use bbq_spool::DirectoryLock;
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
@@ -18,8 +19,6 @@ use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready}
 use super::program::Program;
 use crate::config::UPGRADE_VARIABLE;
 use crate::lifecycle::listeners::OfferedGroup;
-use crate::listen::ListenSpec;
-use crate::worker::{Framer, PausedConnection};
 
 /// The environment variable with the id of the process that hands over.
 pub(super) const FROM: &str = UPGRADE_VARIABLE;

@@ -1,10 +1,10 @@
 //! Findings about lanes. Those that wait for the same reason are one: a server has as many lanes as processors.
 
+use bbq_intake::OnFull;
 use bbq_spool::{Lane, LaneCondition, NoRoom};
 
 use super::problem;
 use crate::lifecycle::parts::{Parts, waiting_for_space};
-use crate::listen::OnFull;
 use crate::observe::status::Finding;
 
 /// So many lanes are named; of more, the number is told.

@@ -1,0 +1,117 @@
+//! Runs a worker: its event loop, its tasks, and its end.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_listen::{AsyncDatagrams, AsyncListener, Heartbeat};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+
+use super::accept::arrival::IdleConnections;
+use super::accept::connections::Connections;
+use super::accept::eviction::Evictor;
+use super::accept::listener;
+use super::accept::paused::PausedConnection;
+use super::datagrams;
+use super::intake::Intake;
+use super::liveness::Liveness;
+use super::session::quiet::QuietSessions;
+use super::session::tasks;
+use super::settling;
+use super::setup::Worker;
+use super::stopping::Command;
+use super::text::coalescing;
+
+/// How long a stop waits for clients in the middle of a message or batch.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// During a stop, the time between two checks of whether the lane can still take the remaining batches.
+const SYNC_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+impl Worker {
+    /// Serves until the server stops or pauses, takes what has arrived, and hands everything to the lane. Returns the connections
+    /// for the next start or a successor.
+    ///
+    /// # Errors
+    /// The event loop or a socket cannot be set up.
+    pub fn run(self) -> io::Result<Vec<PausedConnection>> {
+        let heartbeat = Heartbeat::of_this_thread();
+        // Set once.
+        let _first = self.view.liveness.set(Liveness::of_this_thread());
+        let may_pause =
+            self.listeners.iter().all(|listener| coalescing::may_pause(&listener.worker_listener));
+        let mut builder = Builder::new_current_thread();
+        builder.on_thread_park({
+            let heartbeat = Arc::clone(&heartbeat);
+            let view = Arc::clone(&self.view);
+            move || {
+                heartbeat.sleep();
+                view.coalescing(may_pause).wait();
+            }
+        });
+        builder.on_thread_unpark(move || heartbeat.wake());
+        let runtime = builder.enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(mut self) -> io::Result<Vec<PausedConnection>> {
+        let intake = Rc::new(Intake::new(&self)?);
+        let lane = spawn_local(settling::serve(Rc::clone(&intake)));
+        let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
+        let sessions = Rc::new(QuietSessions::new()?);
+        spawn_local(tasks::serve_quiet(Rc::clone(&intake), Rc::clone(&sessions)));
+        spawn_local(tasks::serve_inbox(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
+        let mut serving = Vec::new();
+        let mut of_text = Vec::new();
+        let mut paused = std::mem::take(&mut self.paused);
+        for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
+            if listener.spec.is_datagram() {
+                let bytes_max = listener.spec.datagram_bytes_max();
+                let datagrams = AsyncDatagrams::with_datagram_bytes_max(listener.worker_listener, bytes_max)?;
+                serving.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
+                continue;
+            }
+            let connections = Rc::new(Connections::new(index)?);
+            for paused in paused.extract_if(.., |paused| paused.listener_index == index) {
+                connections.resume(&intake, paused);
+            }
+            let listener = AsyncListener::new(listener.worker_listener)?;
+            of_text.push(Rc::clone(&connections));
+            let idle =
+                IdleConnections { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
+            serving.push(spawn_local(listener::serve(Rc::clone(&intake), idle, listener)));
+            spawn_local(connections.serve(Rc::clone(&intake)));
+        }
+        let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
+        spawn_local(evictor.serve());
+        let order = self.stop.wait_for(|order| *order != Command::Work).await.map(|order| order.clone());
+        // An error means that the server is gone: stop.
+        let order = order.unwrap_or(Command::Stop);
+        let pauses = order != Command::Stop;
+        intake.stopping.begin(order);
+        intake.rounds.notify();
+        let finish = async {
+            for task in serving {
+                // A task that panicked is reported by the runtime's hook; the others still finish.
+                let _finished = task.await;
+            }
+            intake.open.all_closed().await;
+            if pauses {
+                intake.flushed().await;
+            }
+        };
+        let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
+        // A lane with a full buffer takes more after its sync. Wait for that however long it takes, as closing the lane has to wait
+        // for it anyway. A lane that failed, or has no room on disk, takes no more.
+        while tokio::time::timeout(SYNC_CHECK_INTERVAL, intake.flushed()).await.is_err() {
+            if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
+                break;
+            }
+        }
+        intake.flush_or_count();
+        flusher.abort();
+        lane.abort();
+        Ok(intake.paused.take())
+    }
+}

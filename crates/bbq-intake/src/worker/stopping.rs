@@ -1,0 +1,58 @@
+//! Tells a worker's tasks that the server stops, or pauses and then continues with the same sockets.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+/// What the workers are to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Workers take what comes.
+    Work,
+    /// Workers take what is queued and readable, and close their connections.
+    Stop,
+    /// Like a stop, except for kept listeners: workers leave the queues of these alone, and return their connections open.
+    Pause {
+        /// By the index of the listener.
+        kept: Arc<[bool]>,
+        /// Whether the workers continue in this process: TLS connections cannot move to another process.
+        keeps_tls: bool,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Stopping {
+    /// Set when the stop begins.
+    command: OnceCell<Command>,
+    notify: Notify,
+}
+
+impl Stopping {
+    pub(crate) fn begin(&self, command: Command) {
+        // A worker stops once.
+        let _first = self.command.set(command);
+        self.notify.notify_waiters();
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.command.get().is_some()
+    }
+
+    /// Waits until the stop has begun. All tasks run on one thread, so nothing happens between the check and the wait.
+    pub(crate) async fn wait(&self) {
+        if !self.has_begun() {
+            self.notify.notified().await;
+        }
+    }
+
+    /// Whether the next start, or a successor, continues with this listener.
+    pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
+        matches!(self.command.get(), Some(Command::Pause { kept, .. }) if kept.get(listener_index).copied().unwrap_or(false))
+    }
+
+    /// Whether the next start continues with TLS connections.
+    pub(crate) fn keeps_tls(&self) -> bool {
+        matches!(self.command.get(), Some(Command::Pause { keeps_tls: true, .. }))
+    }
+}
