@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::fs;
 
-use bbq_server::{Config, Overrides};
+use bbq_server::{Config, KINDS, Overrides};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         let directory = directory.get_or_insert_with(|| tempfile::tempdir().expect("a directory"));
         let path = directory.path().join("bbq.toml");
         fs::write(&path, data).expect("room");
-        if let Err(error) = Config::load(Some(&path), &Overrides::default()) {
+        if let Err(error) = Config::load(&KINDS, Some(&path), &Overrides::default()) {
             assert!(!error.to_string().is_empty());
         }
     });

@@ -20,6 +20,7 @@ mod spec_text;
 pub mod threads;
 mod time;
 mod values;
+mod variables;
 mod with_sources;
 
 pub use error::{ConfigError, Part};
@@ -31,4 +32,5 @@ pub use secret::{SECRET_BYTES_MAX, SECRET_SHOWN, Secret, warn_if_others_read};
 pub use spec_text::{SpecText, scalar, without_user};
 pub use time::{unix_ns, unix_seconds};
 pub use values::{AUTO, Values};
+pub use variables::EXEC_VARIABLE;
 pub use with_sources::with_sources;

@@ -508,7 +508,7 @@ pub(crate) struct ExplainArguments {
 
 /// What `bbq config explain` has a text for.
 fn explained() -> Vec<String> {
-    let mut names: Vec<String> = Subject::all().iter().map(Subject::name).collect();
+    let mut names: Vec<String> = Subject::all(&bbq_server::KINDS).iter().map(Subject::name).collect();
     names.extend(SINK_KINDS.iter().map(|kind| format!("sink.{}", kind.word)));
     names.dedup();
     names

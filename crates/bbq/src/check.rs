@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use bbq_server::config::{Environment, default_file, schema};
-use bbq_server::{ConfigSource, Overrides};
+use bbq_server::{ConfigSource, KINDS, Overrides};
 use bbq_spool::ShownBytes;
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         environment: Environment::of_process(),
         overrides: Overrides::default(),
     };
-    let config = source.load().map_err(misuse)?;
+    let config = source.load(&KINDS).map_err(misuse)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(
@@ -66,7 +66,7 @@ pub(crate) fn run_config(arguments: &ConfigArguments) -> anyhow::Result<Outcome>
         ConfigCommand::Check(arguments) => return run(arguments),
         ConfigCommand::Explain(arguments) => return explain::run(arguments),
         ConfigCommand::Default => write!(out, "{}", default_file())?,
-        ConfigCommand::Schema => writeln!(out, "{:#}", schema())?,
+        ConfigCommand::Schema => writeln!(out, "{:#}", schema(&KINDS))?,
     }
     Ok(Outcome::Done)
 }

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use bbq_server::ConfigSource;
 use bbq_server::config::{Environment, InEffect, OnReload, Subject, Value, Values};
+use bbq_server::{ConfigSource, KINDS};
 use serde_json::{Value as Json, json};
 
 use crate::arguments::ExplainArguments;
@@ -11,8 +11,8 @@ use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     let subjects = match &arguments.key {
-        Some(key) => Subject::named(key).map_err(misuse)?,
-        None => Subject::all(),
+        Some(key) => Subject::named(&KINDS, key).map_err(misuse)?,
+        None => Subject::all(&KINDS),
     };
     let environment = Environment::of_process();
     let source = ConfigSource {
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
         environment,
         overrides: arguments.options.0.clone(),
     };
-    let in_effect = source.in_effect();
+    let in_effect = source.in_effect(&KINDS);
     let mut out = io::stdout().lock();
     if arguments.json {
         let all = subjects.iter().map(|subject| object(subject, in_effect.as_ref().ok())).collect();

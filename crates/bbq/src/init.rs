@@ -187,7 +187,7 @@ fn write_checked(path: &Path, text: &str) -> anyhow::Result<()> {
         environment: Environment::default(),
         overrides: Overrides::default(),
     };
-    source.load().map(drop).map_err(|why| {
+    source.load(&KINDS).map(drop).map_err(|why| {
         // Nobody has seen it.
         let _left_behind = fs::remove_file(path);
         misuse(why)

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use bbq_server::config::Environment;
-use bbq_server::{ConfigSource, Program, Server, Signals, StartError};
+use bbq_server::{ConfigSource, KINDS, Program, Server, Signals, StartError};
 use tracing::{info, warn};
 
 use crate::arguments::ServeArguments;
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
         overrides: arguments.options.0.clone(),
     };
     // The file may be a pipe, so it is read once.
-    let in_effect = source.in_effect().map_err(misuse)?;
+    let in_effect = source.in_effect(&KINDS).map_err(misuse)?;
     for warning in in_effect.warnings_of(&source.environment) {
         warn!("{warning}");
     }

@@ -127,7 +127,7 @@ fn tables() -> [(&'static str, String); 3] {
         (format!("`{}` | {}", known.option.key, option.unwrap_or_default()), &known.option)
     });
     let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(|option| (words(option), option));
-    let all = Subject::all();
+    let all = Subject::all(&bbq_server::KINDS);
     let sinks = all.iter().filter_map(|subject| match subject {
         Subject::Sink(option, kinds) => {
             let words_of_kinds: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();

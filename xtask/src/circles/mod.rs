@@ -25,12 +25,11 @@ const REMEDY: &str = "move what two files of a circle need of each other to a fi
 const REMEDY_OF_FOLDERS: &str = "move what the lower folder needs of the upper one to the lower one, or to a file beside both, or pass it as a parameter";
 
 /// Folders whose folders may import from each other, with the reason.
-const EXCEPTIONS: [(&str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str); 2] = [
     (
         "crates/bbq-listen/src",
         "a socket holds the state of its dispatch, its steering and its counters, which all act on sockets",
     ),
-    ("crates/bbq-server/src", "observe looks at the parts of lifecycle until it has a struct of its own"),
     (
         "crates/bbq-intake/src/worker",
         "a source gets what accept has, and accept keeps the connections of sources",

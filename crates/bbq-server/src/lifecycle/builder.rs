@@ -3,14 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use bbq_config::{Config, Overrides, known_option};
 use bbq_sink_handler::{Handler, sink_spec as handler_spec};
 use bbq_spec::{ConfigError, checked_name};
 
-use crate::config::{Config, Overrides, known_option};
 use crate::error::StartError;
 use crate::lifecycle::host::Host;
 use crate::lifecycle::server::Server;
 use crate::lifecycle::signals::Signals;
+use crate::sinks::KINDS;
 
 /// Most handlers of a name: one thread each, of which each has a share of the lanes.
 const HANDLERS_MAX: usize = 1024;
@@ -173,7 +174,7 @@ impl ServerBuilder {
                 overrides.entry(key).or_default().extend(specs);
             }
         }
-        let mut config = Config::load_embedded(self.file.as_deref(), &overrides)?;
+        let mut config = Config::load_embedded(&KINDS, self.file.as_deref(), &overrides)?;
         for (name, handlers) in self.handlers {
             checked_name(&name).map_err(ConfigError::new)?;
             if handlers.is_empty() || handlers.len() > HANDLERS_MAX {

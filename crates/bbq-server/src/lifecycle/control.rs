@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bbq_config::Config;
 use bbq_intake::{ListenSpec, PausedConnection};
+use bbq_observe::{Admin, Changes, CheckThread, Listener, Parts, ReloadRequest, ReloadRequests};
 use bbq_spec::with_sources;
 use bbq_spool::DirectoryLock;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,22 +18,18 @@ use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::config::Config;
 use crate::lifecycle::current::CurrentParts;
 use crate::lifecycle::doubt::{Change, Doubts};
 use crate::lifecycle::host::Host;
-use crate::lifecycle::listeners::{Listener, Sockets};
+use crate::lifecycle::listeners::Sockets;
 use crate::lifecycle::notify;
 use crate::lifecycle::panics;
-use crate::lifecycle::parts::Parts;
+use crate::lifecycle::parts::check_room;
 use crate::lifecycle::reload;
 use crate::lifecycle::running::{Halt, Halted, Running, Start};
 use crate::lifecycle::signals::{Received, Signals};
 use crate::lifecycle::upgrade::{Predecessor, Successor};
-use crate::observe::admin::Admin;
-use crate::observe::changes::Changes;
-use crate::observe::check_thread::CheckThread;
-use crate::observe::reload_door::{ReloadRequest, ReloadRequests};
+use crate::sinks::KINDS;
 
 /// How often drops are saved and threads are checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -229,7 +227,7 @@ impl Control {
                 "the program around this server has its configuration; restart that program".to_owned()
             );
         };
-        let new = source.load().map_err(|error| error.to_string())?;
+        let new = source.load(&KINDS).map_err(|error| error.to_string())?;
         self.doubts.check(Change::Reload, &self.config, &new, anyway, Instant::now())?;
         if new == self.loaded {
             // Equal, but for what the files of certificates hold, and where values stand.
@@ -239,7 +237,7 @@ impl Control {
             return Ok("reloaded: nothing has changed".to_owned());
         }
         let Some(now) = &self.running else { return Err("the server is ending".to_owned()) };
-        now.parts.check_room()?;
+        check_room(&now.parts)?;
         let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
         let plan = plan.map_err(|error| with_sources(&error))?;
         let waiting = reload::waiting(&self.config, &new);
@@ -309,7 +307,7 @@ impl Control {
         // What this program cannot read, the new program may: it says so itself. What a pipe holds can be read once, and is the new
         // program's.
         if source.is_file()
-            && let Ok(new) = source.load()
+            && let Ok(new) = source.load(&KINDS)
             && let Err(why) = self.doubts.check(Change::Upgrade, &self.config, &new, false, Instant::now())
         {
             return self.refuse(Change::Upgrade, &why);
@@ -476,7 +474,7 @@ async fn ready_to_hand_over(
     successor: Result<Successor, String>,
 ) -> Result<Successor, String> {
     let successor = successor?;
-    now.parts.check_room()?;
+    check_room(&now.parts)?;
     now.hold_sinks().await?;
     Ok(successor)
 }
@@ -495,9 +493,9 @@ fn run_periodic_work(running: &Running) -> bool {
         // Sockets of workers that a reload removed.
         let _some_are_left = listener.group.close_removed();
     }
-    parts.retention.request_ledger_save();
+    running.retention.request_ledger_save();
     if parts.streams.is_checkpoint_due() {
-        parts.retention.request_checkpoint();
+        running.retention.request_checkpoint();
     }
     match running.ended_thread() {
         Some(name) => {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::lifecycle::parts::Parts;
+use bbq_observe::Parts;
 
 /// See the module. It keeps nothing open: the parts hold sockets and files.
 #[derive(Clone, Default)]

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::Config;
+use bbq_config::Config;
 
 /// A change that is asked for again within this time is meant. A person has read the refusal by then, and two programs that
 /// reload for reasons of their own seldom do so this close together.
@@ -132,7 +132,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::Overrides;
+    use crate::sinks::KINDS;
+    use bbq_config::Overrides;
 
     const WHOLE: &str = "listen = [\"lines+tcp://127.0.0.1:1\", \"lines+tcp://127.0.0.1:2\"]\n\
                          [[sink]]\nspec = \"null:\"\nname = \"a\"\n[[sink]]\nspec = \"null:\"\nname = \"b\"\n";
@@ -141,7 +142,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bbq.toml");
         fs::write(&path, text).unwrap();
-        Config::load(Some(&path), &Overrides::new()).unwrap_or_else(|error| panic!("{text}: {error}"))
+        Config::load(&KINDS, Some(&path), &Overrides::new()).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     fn doubt(old: &str, new: &str) -> Option<String> {

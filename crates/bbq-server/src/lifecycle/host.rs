@@ -1,6 +1,7 @@
 //! Whose process the server runs in: what of the process it may use.
 
-use crate::config::ConfigSource;
+use bbq_config::ConfigSource;
+
 use crate::lifecycle::notify::notify;
 use crate::lifecycle::upgrade::Program;
 

@@ -1,8 +1,8 @@
 //! How many connections the limit of file descriptors allows, after all other descriptors are reserved, and the plan of memory.
 
+use bbq_config::Config;
 use bbq_listen::raise_descriptor_limit;
 
-use crate::config::Config;
 use crate::error::StartError;
 
 /// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.

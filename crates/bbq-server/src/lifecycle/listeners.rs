@@ -5,33 +5,15 @@
 use std::io;
 use std::net::TcpListener as AdminListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use bbq_intake::{ListenSpec, PeerLog, ServedTokens, UnixFile};
-use bbq_listen::{Address, Distribution, Group, GroupOptions, Holder, Steering, SteeringKey};
+use bbq_config::Config;
+use bbq_intake::{ListenSpec, ServedTokens, UnixFile};
+use bbq_listen::{Address, GroupOptions, Holder, Steering, SteeringKey};
+use bbq_observe::Listener;
 use bbq_tls::{HandshakeCounts, ServedTls, Tls};
 
-use crate::config::Config;
 use crate::error::StartError;
-use crate::observe::evenness::EvennessWatch;
-use crate::observe::foreign::ForeignWatch;
-
-/// A listener, as status and control see it.
-#[derive(Clone)]
-pub(crate) struct Listener {
-    /// Some changes take effect without a pause; all copies see them.
-    spec: Arc<Mutex<Arc<ListenSpec>>>,
-    pub(crate) group: Arc<Group>,
-    pub(crate) foreign: Arc<ForeignWatch>,
-    pub(crate) evenness: Arc<EvennessWatch>,
-    /// `None` when it is plain.
-    pub(crate) tls: Option<Arc<ServedTls>>,
-    /// `None` when it asks for none.
-    pub(crate) tokens: Option<Arc<ServedTokens>>,
-    pub(crate) refusals: Arc<PeerLog>,
-    /// What the kernel had dropped on the sockets when a ledger last counted.
-    pub(crate) kernel_seen: u64,
-}
 
 /// Open sockets of one address, opened by systemd or a predecessor.
 pub(crate) struct OfferedGroup {
@@ -55,15 +37,14 @@ impl Sockets {
     /// Adopts the offered sockets that the configuration names, and opens the rest. Offered sockets without a listener stay in
     /// `offered`.
     pub(crate) fn open(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Sockets, StartError> {
-        let listeners = config.listen.iter().map(|spec| Listener::open(config, spec, offered));
+        let listeners = config.listen.iter().map(|spec| self::open(config, spec, offered));
         let listeners = listeners.collect::<Result<_, _>>()?;
         Ok(Sockets { listeners, admin: open_admin(config, offered)? })
     }
 
     /// Copies of every socket, for a successor.
     pub(crate) fn offer(&self, config: &Config) -> io::Result<Vec<OfferedGroup>> {
-        let mut offered: Vec<OfferedGroup> =
-            self.listeners.iter().map(Listener::offer).collect::<io::Result<_>>()?;
+        let mut offered: Vec<OfferedGroup> = self.listeners.iter().map(offer).collect::<io::Result<_>>()?;
         if let (Some(admin), Some(address)) = (&self.admin, config.admin) {
             offered.push(OfferedGroup {
                 address: Address::Tcp(address),
@@ -77,113 +58,74 @@ impl Sockets {
     }
 }
 
-impl Listener {
-    pub(crate) fn open(
-        config: &Config,
-        spec: &ListenSpec,
-        offered: &mut Vec<OfferedGroup>,
-    ) -> Result<Listener, StartError> {
-        let mut options = GroupOptions::new(spec.address.clone(), config.workers)
-            .distribution(config.distribution_of(spec))
-            .steering(spec.steering.clone())
-            .steering_pins(&config.steering_pins)
-            .backlog(spec.backlog)
-            .keepalive(spec.silence.keepalive)
-            .user_timeout(spec.silence.user_timeout);
-        options.receive_buffer_bytes = spec.receive_buffer_bytes;
-        options.defer_accept = spec.defer_accept;
-        if let Some(UnixFile { mode, owner }) = spec.unix_file {
-            options = options.unix_mode(mode).unix_owner(owner);
+/// Opens the sockets of a listener, or adopts them from `offered`.
+pub(crate) fn open(
+    config: &Config,
+    spec: &ListenSpec,
+    offered: &mut Vec<OfferedGroup>,
+) -> Result<Listener, StartError> {
+    let mut options = GroupOptions::new(spec.address.clone(), config.workers)
+        .distribution(config.distribution_of(spec))
+        .steering(spec.steering.clone())
+        .steering_pins(&config.steering_pins)
+        .backlog(spec.backlog)
+        .keepalive(spec.silence.keepalive)
+        .user_timeout(spec.silence.user_timeout);
+    options.receive_buffer_bytes = spec.receive_buffer_bytes;
+    options.defer_accept = spec.defer_accept;
+    if let Some(UnixFile { mode, owner }) = spec.unix_file {
+        options = options.unix_mode(mode).unix_owner(owner);
+    }
+    let found = take(offered, &spec.address);
+    options.steering_key = found.as_ref().and_then(|group| group.steering_key.clone());
+    let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
+    // systemd has its own keys for the files that it makes.
+    let file_is_bbqs = found.as_ref().is_some_and(|group| group.owns_file);
+    let group = match found {
+        // Adopts all sockets. The start then adds or removes sockets until each worker has one; only then does each weight
+        // have a socket.
+        Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
+            let workers = found.sockets.len();
+            let steering = if workers == config.workers { spec.steering.clone() } else { Steering::Hash };
+            options.workers(workers).steering(steering).adopt(found.sockets)
         }
-        let found = take(offered, &spec.address);
-        options.steering_key = found.as_ref().and_then(|group| group.steering_key.clone());
-        let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
-        // systemd has its own keys for the files that it makes.
-        let file_is_bbqs = found.as_ref().is_some_and(|group| group.owns_file);
-        let group = match found {
-            // Adopts all sockets. The start then adds or removes sockets until each worker has one; only then does each weight
-            // have a socket.
-            Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
-                let workers = found.sockets.len();
-                let steering = if workers == config.workers { spec.steering.clone() } else { Steering::Hash };
-                options.workers(workers).steering(steering).adopt(found.sockets)
-            }
-            Some(found) => options.adopt(found.sockets),
-            None => options.open(),
-        };
-        let failed = |source| StartError::Listen { spec: spec.text.clone(), source };
-        let group = group.map_err(failed)?;
-        if let Some(UnixFile { mode, owner }) = spec.unix_file
-            && file_is_bbqs
-        {
-            group.set_file_options(Some(mode), owner).map_err(failed)?;
-        }
-        Ok(Listener {
-            spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
-            foreign: Arc::default(),
-            evenness: Arc::new(EvennessWatch::new(shares(&group))),
-            tls: spec.tls.as_ref().map(|tls| served(tls, Arc::default())),
-            tokens: spec.tokens.as_ref().map(ServedTokens::of_file),
-            refusals: Arc::default(),
-            group: Arc::new(group),
-            kernel_seen,
-        })
+        Some(found) => options.adopt(found.sockets),
+        None => options.open(),
+    };
+    let failed = |source| StartError::Listen { spec: spec.text.clone(), source };
+    let group = group.map_err(failed)?;
+    if let Some(UnixFile { mode, owner }) = spec.unix_file
+        && file_is_bbqs
+    {
+        group.set_file_options(Some(mode), owner).map_err(failed)?;
     }
-
-    /// The connections or datagrams that fell to each worker.
-    pub(crate) fn shares(&self) -> Vec<u64> {
-        shares(&self.group)
-    }
-
-    /// As it is configured.
-    pub(crate) fn spec(&self) -> Arc<ListenSpec> {
-        Arc::clone(&self.spec.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Changes what can change while the listener is served. Workers keep what they were given.
-    pub(crate) fn set_spec(&self, spec: ListenSpec) {
-        *self.spec.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
-    }
-
-    /// A copy with the same sockets and another configuration.
-    pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
-        let tls = spec.tls.as_ref().map(|tls| match &self.tls {
-            Some(before) if before.is_of(&tls.files, tls.application) => Arc::clone(before),
-            before => {
-                served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default())
-            }
-        });
-        let tokens = spec.tokens.as_ref().map(|file| match &self.tokens {
-            Some(before) if before.is_of(&file.path) => Arc::clone(before),
-            _ => ServedTokens::of_file(file),
-        });
-        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), tls, tokens, ..self.clone() }
-    }
-
-    fn offer(&self) -> io::Result<OfferedGroup> {
-        let sockets = self.group.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned());
-        Ok(OfferedGroup {
-            address: self.spec().address.clone(),
-            sockets: sockets.collect::<io::Result<_>>()?,
-            owns_file: self.group.owns_file(),
-            kernel_seen: self.kernel_seen,
-            steering_key: Some(self.group.steering_key().clone()),
-        })
-    }
+    let tls = spec.tls.as_ref().map(|tls| served(tls, Arc::default()));
+    let tokens = spec.tokens.as_ref().map(ServedTokens::of_file);
+    Ok(Listener::new(spec.clone(), group, tls, tokens, kernel_seen))
 }
 
-/// With a socket for each worker, what its socket got: a worker that helps another has no larger share.
-fn shares(group: &Group) -> Vec<u64> {
-    if group.distribution() != Distribution::Reuseport {
-        return group.taken();
-    }
-    let mut shares = vec![0; group.workers()];
-    for socket in group.sockets() {
-        if let Some(share) = socket.worker().and_then(|worker| shares.get_mut(worker)) {
-            *share += socket.counters().accepted() + socket.counters().received();
-        }
-    }
-    shares
+/// A copy with the same sockets and another configuration.
+pub(crate) fn with_spec(listener: &Listener, spec: ListenSpec) -> Listener {
+    let tls = spec.tls.as_ref().map(|tls| match &listener.tls {
+        Some(before) if before.is_of(&tls.files, tls.application) => Arc::clone(before),
+        before => served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default()),
+    });
+    let tokens = spec.tokens.as_ref().map(|file| match &listener.tokens {
+        Some(before) if before.is_of(&file.path) => Arc::clone(before),
+        _ => ServedTokens::of_file(file),
+    });
+    listener.with_spec(spec, tls, tokens)
+}
+
+fn offer(listener: &Listener) -> io::Result<OfferedGroup> {
+    let sockets = listener.group.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned());
+    Ok(OfferedGroup {
+        address: listener.spec().address.clone(),
+        sockets: sockets.collect::<io::Result<_>>()?,
+        owns_file: listener.group.owns_file(),
+        kernel_seen: listener.kernel_seen,
+        steering_key: Some(listener.group.steering_key().clone()),
+    })
 }
 
 fn served(tls: &Tls, counts: Arc<HandshakeCounts>) -> Arc<ServedTls> {

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
+use bbq_config::{Config, FILE_KEYS, OnReload, Origins};
 use bbq_intake::{DISTRIBUTION, ListenSpec, UnixFile, kept_options};
 use bbq_listen::{ListenError, Steering};
+use bbq_observe::Listener;
 use tracing::warn;
 
-use crate::config::{Config, FILE_KEYS, OnReload, Origins};
 use crate::error::StartError;
-use crate::lifecycle::listeners::Listener;
+use crate::lifecycle::listeners;
 
 /// The result of a comparison: what the server goes on with.
 pub(crate) struct Plan {
@@ -94,7 +95,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         let spec = &config.listen[place];
         let found = left.iter().position(|listener| listener.spec().address == spec.address);
         let Some(listener) = found.map(|place| left.remove(place)) else {
-            listeners.push(Listener::open(&config, spec, &mut Vec::new())?);
+            listeners.push(listeners::open(&config, spec, &mut Vec::new())?);
             continue;
         };
         let before = listener.spec();
@@ -122,7 +123,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
             let set = listener.group.set_file_options(Some(mode), owner);
             set.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
         }
-        listeners.push(listener.with_spec(spec.clone()));
+        listeners.push(listeners::with_spec(listener, spec.clone()));
     }
     let kept = open.iter().map(|before| config.listen.iter().any(|spec| spec.head() == before.spec().head()));
     let kept = kept.collect();

@@ -14,11 +14,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bbq_config::Config;
 use bbq_intake::{
     AddressLimit, AddressRate, Command, ConfiguredLimits, ConnectionBudget, Floods, Growth, IntakeLimits,
     ListenSpec, OnFull, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
+use bbq_observe::status::LedgerStatus;
+use bbq_observe::{Changes, Listener, Parts};
 use bbq_sink::{Lifecycle, PendingSink, Phase, SinkSpec};
 use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
@@ -27,13 +30,9 @@ use bbq_stored::{Ledger, Replicas, Retention, Streams};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::config::Config;
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
-use crate::lifecycle::listeners::Listener;
-use crate::lifecycle::parts::Parts;
-use crate::observe::changes::Changes;
-use crate::observe::status::LedgerStatus;
+use crate::lifecycle::parts::{self, WorkerParts};
 
 /// A stop that waits for sinks for longer says so: less than somebody at a terminal waits before wondering.
 const STOP_SILENT: Duration = Duration::from_millis(500);
@@ -52,6 +51,7 @@ const HOLD_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// Workers and sinks at work.
 pub(crate) struct Running {
     pub(crate) parts: Arc<Parts>,
+    pub(crate) retention: Arc<Retention>,
     workers: Vec<JoinHandle<Vec<PausedConnection>>>,
     sinks: Vec<JoinHandle<()>>,
     tell_workers: watch::Sender<Command>,
@@ -109,10 +109,10 @@ impl Running {
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
         }
         let lifecycle = Lifecycle::new(config.sinks.len());
-        let (parts, sinks) = open(start, &lifecycle)?;
+        let (parts, for_workers, sinks) = open(start, &lifecycle)?;
         let (tell_workers, stop_workers) = watch::channel(Command::Work);
         let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
-        let retention = parts.retention.start(Arc::clone(&parts.ledger)).map_err(StartError::from);
+        let retention = for_workers.retention.start(Arc::clone(&parts.ledger)).map_err(StartError::from);
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
         // Before any connection is taken: the monitor is a thread, too, and may fail to start.
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
@@ -120,8 +120,9 @@ impl Running {
             gated.open_sinks(config)?;
             let (mesh, inboxes) = WorkerMesh::new(&parts.lanes);
             let workers = inboxes.into_iter().enumerate();
-            let workers = workers
-                .map(|(index, inbox)| parts.worker(index, stop_workers.clone(), (mesh.clone(), inbox)));
+            let workers = workers.map(|(index, inbox)| {
+                for_workers.worker(&parts, index, stop_workers.clone(), (mesh.clone(), inbox))
+            });
             let workers = workers.collect::<Result<Vec<_>, _>>()?;
             serves()?;
             Ok((watch, workers))
@@ -131,14 +132,14 @@ impl Running {
             Err(error) => {
                 gated.give_up();
                 // Closed here, and not when the last reference is dropped: by then another start may have opened the lanes.
-                parts.retention.close();
+                for_workers.retention.close();
                 parts.spool.close();
                 return Err(error);
             }
         };
         // Before any worker accepts: what is open already counts.
         for connection in paused.iter_mut() {
-            let limit = parts.address_limits.get(connection.listener_index).and_then(Option::as_ref);
+            let limit = for_workers.address_limits.get(connection.listener_index).and_then(Option::as_ref);
             connection.address = limit.and_then(|limit| limit.take(connection.peer));
         }
         for (mut worker, gate) in workers.into_iter().zip(gated.gates) {
@@ -150,9 +151,10 @@ impl Running {
         }
         gated.lifecycle.enter(Phase::Working);
         parts.ready.store(true, Ordering::Release);
-        parts.announce();
+        parts::announce(&parts);
         let Gated { workers, sinks, lifecycle, .. } = gated;
-        Ok(Running { parts, workers, sinks, tell_workers, lifecycle, watch })
+        let retention = for_workers.retention;
+        Ok(Running { parts, retention, workers, sinks, tell_workers, lifecycle, watch })
     }
 
     /// Asks the sinks to look where the paths of their outputs lead now. Returns at once.
@@ -183,14 +185,14 @@ impl Running {
             tokio::time::sleep(HOLD_CHECK_INTERVAL).await;
         }
         // While sinks hold, no room is freed, and incoming messages may have filled the spool.
-        self.parts.check_room().inspect_err(|_| self.lifecycle.enter(Phase::Working))
+        parts::check_room(&self.parts).inspect_err(|_| self.lifecycle.enter(Phase::Working))
     }
 
     /// The name of a thread that has ended unexpectedly.
     pub(crate) fn ended_thread(&self) -> Option<&str> {
         let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let sink = || self.sinks.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
-        let retention = || self.parts.retention.has_ended().then_some("retention");
+        let retention = || self.retention.has_ended().then_some("retention");
         worker.or_else(sink).and_then(|thread| thread.name()).or_else(retention)
     }
 
@@ -223,7 +225,10 @@ impl Running {
             }
         }
         let unwritten_by_lanes = parts.spool.close();
-        tell_unwritten(parts.note_unwritten(), parts.ledger.unwritten().saturating_sub(unwritten_before));
+        tell_unwritten(
+            parts::note_unwritten(&parts),
+            parts.ledger.unwritten().saturating_sub(unwritten_before),
+        );
         match halt {
             Halt::Stop { drain_timeout } => {
                 self.lifecycle.enter(Phase::Draining);
@@ -250,7 +255,7 @@ impl Running {
             }
         }
         parts.check_drops_last();
-        if let Err(error) = parts.retention.finish().and_then(|()| parts.ledger.save()) {
+        if let Err(error) = self.retention.finish().and_then(|()| parts.ledger.save()) {
             // The next start reads the segments instead. Drops of the last second are lost.
             warn!(%error, "cannot write the last checkpoints");
         }
@@ -341,7 +346,10 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
 }
 
 /// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
-fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
+fn open(
+    start: Start<'_>,
+    lifecycle: &Arc<Lifecycle>,
+) -> Result<(Arc<Parts>, WorkerParts, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
     let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
@@ -381,26 +389,28 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     check_renamed(&config.sinks, &sinks)?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));
     let disk_shortage = Mutex::new(spool.disk_shortage());
-    let parts = Arc::new(Parts {
-        sinks: ledgers.collect(),
-        sink_phases: Arc::clone(lifecycle),
-        renaming: tokio::sync::Mutex::default(),
-        workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
-        lanes: spool.lanes(),
+    let for_workers = WorkerParts {
         address_limits: of_listeners(config, |spec| spec.connections_per_address_max.map(AddressLimit::new)),
         address_rates: of_listeners(config, |spec| {
             spec.messages_per_second_per_address_max.map(AddressRate::new)
         }),
         floods: Floods::new(),
         growth: Growth::new(),
+        retention,
+        replicas,
+        limits: IntakeLimits::of_worker(&configured_limits(config)),
+    };
+    let parts = Arc::new(Parts {
+        sinks: ledgers.collect(),
+        sink_phases: Arc::clone(lifecycle),
+        renaming: tokio::sync::Mutex::default(),
+        workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
+        lanes: spool.lanes(),
         listeners: start.listeners,
         ledger,
         spool,
         streams,
-        retention,
-        replicas,
         budget,
-        limits: IntakeLimits::of_worker(&configured_limits(config)),
         memory: config.memory.clone(),
         changes: Arc::clone(start.changes),
         effective: Mutex::new(Arc::new(config.effective())),
@@ -408,8 +418,8 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         disk_shortage,
         stopping: OnceLock::new(),
     });
-    start.changes.drops.begin(parts.drops());
-    Ok((parts, sinks))
+    parts.begin_drops();
+    Ok((parts, for_workers, sinks))
 }
 
 /// What the workers may take together.

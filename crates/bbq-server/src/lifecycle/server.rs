@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
+use bbq_config::{Config, ConfigSource};
 use bbq_intake::ServedTokens;
 use bbq_listen::{Address, activated, return_all_freed_memory, return_freed_memory};
+use bbq_observe::status::Status;
+use bbq_observe::{Admin, Changes, CheckThread};
 use bbq_spec::threads::spawn;
 use bbq_spool::DirectoryLock;
 use tokio::sync::{Notify, watch};
 
-use crate::config::{Config, ConfigSource};
 use crate::error::StartError;
 use crate::lifecycle::activation;
 use crate::lifecycle::control::Control;
@@ -23,10 +25,6 @@ use crate::lifecycle::panics::{self, Noticed};
 use crate::lifecycle::running::{Running, Start};
 use crate::lifecycle::signals::Signals;
 use crate::lifecycle::upgrade::{Predecessor, Program};
-use crate::observe::admin::Admin;
-use crate::observe::changes::Changes;
-use crate::observe::check_thread::CheckThread;
-use crate::observe::status::Status;
 
 /// A running server. It stops when it is dropped, as by [`Server::stop`].
 pub struct Server {
@@ -71,7 +69,7 @@ impl Server {
             if host.is_server() { Predecessor::of_this_process().map_err(predecessor_gone)? } else { None };
         // Once sockets are open, clients may wait in their queues. Then a signal stops the server in order after it has started.
         check_not_stopped()?;
-        let changes = Arc::new(Changes::new());
+        let changes = Arc::new(Changes::begin());
         let mut paused = Vec::new();
         let (sockets, lock, mut predecessor) = match found {
             Some((mut predecessor, mut offered)) => {

@@ -32,5 +32,4 @@ mod sink;
 mod target;
 mod unconfirmed;
 
-pub use process::EXEC_VARIABLE;
 pub use target::EXEC;

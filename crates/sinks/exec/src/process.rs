@@ -8,14 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use bbq_spec::EXEC_VARIABLE;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
-
-/// The variable in which the command finds the options of its SPEC.
-pub const EXEC_VARIABLE: &str = "BBQ_EXEC";
 
 const SHELL: &str = "/bin/sh";
 /// What the service manager, or the program before an upgrade, tells the server alone.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bbq_intake::{Framer, PausedConnection, Stream};
 use bbq_listen::SteeringKey;
+use bbq_observe::Listener;
 use bbq_spool::{DirectoryLock, SpoolError};
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
@@ -18,7 +19,7 @@ use tracing::warn;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, Prepared, Ready};
 use super::successor::FROM;
-use crate::lifecycle::listeners::{Listener, OfferedGroup};
+use crate::lifecycle::listeners::OfferedGroup;
 
 /// How long to wait for the predecessor to end. A predecessor that ends later does no harm.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use bbq_config::UPGRADE_VARIABLE;
 use bbq_intake::{Framer, ListenSpec, PausedConnection};
 use bbq_spool::DirectoryLock;
 use bbq_wire::Peer;
@@ -17,7 +18,6 @@ use data_encoding::BASE64;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready};
 use super::program::Program;
-use crate::config::UPGRADE_VARIABLE;
 use crate::lifecycle::listeners::OfferedGroup;
 
 /// The environment variable with the id of the process that hands over.

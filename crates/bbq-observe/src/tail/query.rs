@@ -1,0 +1,126 @@
+//! What a viewer asks for, as the query of the URL.
+
+use std::time::Duration;
+
+use bbq_wire::StreamId;
+use memchr::memmem::Finder;
+
+use super::filter::{Filter, PeerFilter, WORD_BYTES_MAX, facility, pattern, severities};
+
+/// Messages per second for a viewer: more than anybody reads.
+const RATE_MAX: u32 = 1000;
+
+/// Where a viewer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Now,
+    Beginning,
+    /// With what was received this long ago.
+    Ago(Duration),
+}
+
+#[derive(Debug)]
+pub(crate) struct TailQuery {
+    pub(super) filter: Filter,
+    pub(super) from: From,
+    /// Messages per second, at most.
+    pub(super) rate: u32,
+}
+
+impl TailQuery {
+    /// Reads `listener=NAME&severity=err`.
+    ///
+    /// # Errors
+    /// A word is unknown, or a value is not one of it. The text says what to write.
+    pub(crate) fn of(query: &str) -> Result<TailQuery, String> {
+        let mut wanted = TailQuery { filter: Filter::default(), from: From::Now, rate: RATE_MAX };
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            if value.len() > WORD_BYTES_MAX {
+                return Err(format!("{key} has {} bytes, at most {WORD_BYTES_MAX}", value.len()));
+            }
+            wanted.set(&key, &value).map_err(|what| format!("{key}={value}: {what}"))?;
+        }
+        Ok(wanted)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let filter = &mut self.filter;
+        match key {
+            "listener" => filter.listener = Some(value.to_owned()),
+            "peer" => {
+                let peer = PeerFilter::of(value);
+                filter.peer = Some(peer.ok_or("use ADDRESS, ADDRESS:PORT, pid:N or uid:N, in numbers")?);
+            }
+            "stream" => {
+                let id = u128::from_str_radix(value, 16).ok().filter(|_| value.len() == 32);
+                filter.stream = Some(StreamId(id.ok_or("use 32 hexadecimal digits")?.to_be_bytes()));
+            }
+            "facility" => {
+                filter.facility = Some(facility(value).ok_or("use a facility such as auth or local0")?)
+            }
+            "severity" => {
+                let use_one = "use emerg, alert, crit, err, warning, notice, info or debug, or two of them as err..warning";
+                filter.severity = Some(severities(value).ok_or(use_one)?);
+            }
+            "text" => filter.text = Some(Finder::new(value).into_owned()),
+            "grep" => filter.pattern = Some(pattern(value)?),
+            "from" => {
+                self.from = from(value).ok_or("use now, beginning, or how long ago: 90s, 10m, 2h or 1d")?
+            }
+            "rate" => {
+                let rate = value.parse().ok().filter(|rate| (1..=RATE_MAX).contains(rate));
+                self.rate = rate.ok_or_else(|| format!("use 1 to {RATE_MAX} messages per second"))?;
+            }
+            _ => {
+                return Err(
+                    "use listener, peer, stream, facility, severity, text, grep, from or rate".to_owned()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn from(word: &str) -> Option<From> {
+    match word {
+        "now" => return Some(From::Now),
+        "beginning" => return Some(From::Beginning),
+        _ => {}
+    }
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = word.split_at(digits);
+    let seconds: u64 = match unit {
+        "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    Some(From::Ago(Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(seconds)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_and_a_mistake_says_what_to_write() {
+        let query = TailQuery::of("listener=a%20b&severity=err&grep=x%2B&from=10m&rate=5").unwrap();
+        assert_eq!(query.filter.listener.as_deref(), Some("a b"));
+        assert_eq!((query.from, query.rate), (From::Ago(Duration::from_secs(600)), 5));
+        assert_eq!(TailQuery::of("").unwrap().from, From::Now);
+        for (wrong, says) in [
+            ("lisener=a", "use listener, peer"),
+            ("grep=(", "no regular expression"),
+            ("from=soon", "use now"),
+            ("from=99999999999999999999h", "use now"),
+            ("rate=0", "1 to 1000"),
+            ("stream=12", "32 hexadecimal"),
+            ("peer=host.example", "in numbers"),
+        ] {
+            let said = TailQuery::of(wrong).unwrap_err();
+            assert!(said.contains(says), "{said}");
+        }
+        assert!(TailQuery::of(&format!("text={}", "x".repeat(2000))).is_err());
+    }
+}
