@@ -25,16 +25,10 @@ const REMEDY: &str = "move what two files of a circle need of each other to a fi
 const REMEDY_OF_FOLDERS: &str = "move what the lower folder needs of the upper one to the lower one, or to a file beside both, or pass it as a parameter";
 
 /// Folders whose folders may import from each other, with the reason.
-const EXCEPTIONS: [(&str, &str); 2] = [
-    (
-        "crates/bbq-listen/src",
-        "a socket holds the state of its dispatch, its steering and its counters, which all act on sockets",
-    ),
-    (
-        "crates/bbq-intake/src/worker",
-        "a source gets what accept has, and accept keeps the connections of sources",
-    ),
-];
+const EXCEPTIONS: [(&str, &str); 1] = [(
+    "crates/bbq-listen/src",
+    "a socket holds the state of its dispatch, its steering and its counters, which all act on sockets",
+)];
 
 /// The circles of a crate.
 #[derive(Debug)]

@@ -10,14 +10,14 @@ use bbq_wire::{Peer, SourceKind};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::spawn_local;
 
-use super::accept::arrival::{Arrival, ArrivalOutcome};
+use super::arrival::{Arrival, ArrivalOutcome};
 use super::intake::Intake;
 
 /// Serves a connection until its client or the server ends it.
 pub(super) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer;
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
-    let (intake, open) = (Rc::clone(intake), intake.open.add(accepted.open, address));
+    let (intake, open) = (Rc::clone(intake), intake.connections.open.add(accepted.open, address));
     spawn_local(async move {
         if let Err(error) = serve(&intake, listener_index, peer, accepted.stream).await {
             intake.listeners[listener_index].report_closed(&error);

@@ -8,7 +8,7 @@ use bbq_wire::framing::{OnOversize, datagram};
 use bbq_wire::{Peer, SourceKind};
 
 use crate::listen::protocol::BBQ;
-use crate::worker::accept::arrival::process;
+use crate::worker::arrival::process;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 
@@ -93,7 +93,7 @@ fn after_cut<'a>(listener: &LocalListener, bytes: &'a [u8]) -> &'a [u8] {
 /// A batch in a datagram has no session and is never resent: its records join the worker's own stream.
 fn take_batch(intake: &Intake, listener_index: usize, bytes: &[u8], peer: Peer) {
     let listener = &intake.listeners[listener_index];
-    let taken = intake.scratch.verified(bytes, listener.batch_limits(), |batch| {
+    let taken = intake.buffers.scratch.verified(bytes, listener.batch_limits(), |batch| {
         let messages = batch.records().count() as u64;
         if listener.over_rate(peer).or_else(|| listener.over_growth(peer)).is_some() {
             return listener.ledger.add_dropped(DropReason::OverRate, messages);

@@ -6,72 +6,36 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_spec::RateLimitedLog;
-use bbq_spool::Lane;
-use bbq_stored::{Replicas, Retention, Streams};
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
 use crate::listen::OnFull;
-use crate::worker::accept::budget::ConnectionBudget;
-use crate::worker::accept::open::OpenConnections;
-use crate::worker::accept::paused::PausedConnection;
-use crate::worker::http::{OpenHttp, TurnedAway};
-use crate::worker::limits::{IntakeLimits, READ_BYTES, SPARE_BUFFER_BYTES};
+use crate::worker::buffers::Buffers;
+use crate::worker::disk::Disk;
+use crate::worker::held_connections::HeldConnections;
 use crate::worker::local_listener::LocalListener;
-use crate::worker::memory_budget::MemoryBudget;
-use crate::worker::scratch::Scratch;
-use crate::worker::session::handover::WorkerMesh;
 use crate::worker::session::rounds::Rounds;
-use crate::worker::session::socket::SessionSocket;
 use crate::worker::setup::Worker;
 use crate::worker::stopping::Stopping;
 use crate::worker::text::batcher::{Batcher, LaneInput, NotTaken, OwnStream};
 use crate::worker::ticket::Ticket;
 use crate::worker::view::WorkerView;
-use crate::worker::waiters::Waiters;
-
-/// Size of a buffer that is allocated while memory is scarce: still enough for a read that is worth its system call.
-const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 
 pub(crate) struct Intake {
     pub(crate) worker: usize,
-    pub(crate) lane: Lane,
     pub(crate) listeners: Vec<LocalListener>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) retention: Arc<Retention>,
-    pub(crate) replicas: Arc<Replicas>,
-    pub(crate) mesh: WorkerMesh,
-    /// Reports streams whose order could not be kept.
-    pub(crate) order_lost: RateLimitedLog,
-    pub(crate) budget: Arc<ConnectionBudget>,
+    /// For what is stored, and whoever waits for that.
+    pub(crate) disk: Disk,
+    /// For who accepts connections, and closes them.
+    pub(crate) connections: HeldConnections,
+    /// For who reads, and holds what is unfinished.
+    pub(crate) buffers: Buffers,
     pub(crate) stopping: Stopping,
     pub(crate) rounds: Rounds,
-    /// Connections that another worker continues after this worker has ended.
-    pub(crate) paused: RefCell<Vec<PausedConnection>>,
-    pub(crate) waiters: Waiters<SessionSocket>,
-    /// Notified by the lane's writer, and when a next server has more.
-    pub(crate) lane_moved: Arc<Notify>,
-    /// Notified when the lane may have room: tasks that wait for room check again.
-    pub(crate) room: Notify,
     pub(crate) view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
-    /// Text connections are read into this buffer.
-    pub(super) buffer: RefCell<Box<[u8]>>,
-    spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
-    /// Those of HTTP among the connections that are open here.
-    pub(crate) open_http: Rc<OpenHttp>,
-    pub(crate) turned_away: TurnedAway,
-    /// The connections that are open here.
-    pub(crate) open: Rc<OpenConnections>,
-    pub(crate) limits: IntakeLimits,
-    pub(crate) memory: MemoryBudget,
-    /// For compressed bodies.
-    pub(crate) scratch: Scratch,
-    /// Reports connections closed to make room.
-    pub(crate) evictions: RateLimitedLog,
 }
 
 impl Intake {
@@ -79,42 +43,20 @@ impl Intake {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
         worker.streams.add_own(StreamId(id));
-        let lane_moved = Arc::new(Notify::new());
-        let notify = Arc::clone(&lane_moved);
-        worker.lane.on_progress(move || notify.notify_one());
-        let notify = Arc::clone(&lane_moved);
-        worker.replicas.on_advance(move || notify.notify_one());
         let listeners = (0u16..)
             .zip(&worker.listeners)
             .map(|(source, listener)| LocalListener::new(source, listener, &worker.view.undurable));
         Ok(Intake {
             worker: worker.index,
-            lane: worker.lane.clone(),
             listeners: listeners.collect(),
-            streams: Arc::clone(&worker.streams),
-            retention: Arc::clone(&worker.retention),
-            replicas: Arc::clone(&worker.replicas),
-            mesh: worker.mesh.clone(),
-            order_lost: RateLimitedLog::default(),
-            budget: Arc::clone(&worker.budget),
+            disk: Disk::new(worker),
+            connections: HeldConnections::new(worker),
+            buffers: Buffers::new(worker.limits),
             stopping: Stopping::default(),
             rounds: Rounds::default(),
-            paused: RefCell::default(),
-            waiters: Waiters::default(),
-            lane_moved,
-            room: Notify::new(),
             view: Arc::clone(&worker.view),
             own: RefCell::new(OwnStream { id: StreamId(id), next: 1 }),
-            buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
-            spare: RefCell::default(),
             flush_wanted: Notify::new(),
-            open_http: Rc::default(),
-            turned_away: TurnedAway::default(),
-            open: Rc::new(OpenConnections::new(&worker.budget, &worker.view)),
-            limits: worker.limits,
-            memory: MemoryBudget::new(worker.limits.unfinished_bytes_max),
-            scratch: Scratch::default(),
-            evictions: RateLimitedLog::default(),
         })
     }
 
@@ -139,7 +81,7 @@ impl Intake {
     }
 
     fn lane_input<'a>(&'a self, stream: &'a mut OwnStream) -> LaneInput<'a> {
-        LaneInput { lane: &self.lane, stream, waiters: &self.waiters }
+        LaneInput { lane: &self.disk.lane, stream, waiters: &self.disk.waiters }
     }
 
     /// Takes all of these records or none, and returns a ticket that waits until they are durable. They share a batch, and
@@ -199,7 +141,7 @@ impl Intake {
             self.flush_wanted.notified().await;
             self.flush_all();
             // If the lane took a full batch, the batch has room again. No other notification comes before the lane has written.
-            self.room.notify_waiters();
+            self.disk.room.notify_waiters();
         }
     }
 
@@ -219,7 +161,7 @@ impl Intake {
     /// Waits until the lane has taken every batch, or failed.
     pub(crate) async fn flushed(&self) {
         loop {
-            let room = self.room.notified();
+            let room = self.disk.room.notified();
             self.flush_all();
             if self.listeners.iter().all(|listener| listener.batcher.borrow().is_empty()) {
                 return;
@@ -243,25 +185,8 @@ impl Intake {
 
     /// Waits until there is room to read the listener's connections, or the lane has failed.
     pub(crate) async fn wait_room(&self, listener_index: usize) {
-        while !self.has_room(listener_index) && self.lane.failure().is_none() {
-            self.room.notified().await;
-        }
-    }
-
-    /// An empty buffer for unfinished batches.
-    pub(crate) fn spare_buffer(&self) -> Vec<u8> {
-        if self.memory.is_scarce() || self.limits.has_little_memory {
-            return Vec::with_capacity(SMALL_BUFFER_BYTES);
-        }
-        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
-    }
-
-    /// Keeps a buffer as a spare if it has the usual size and a spare is missing.
-    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < self.limits.spare_buffers_max {
-            buffer.clear();
-            spare.push(buffer);
+        while !self.has_room(listener_index) && self.disk.lane.failure().is_none() {
+            self.disk.room.notified().await;
         }
     }
 }

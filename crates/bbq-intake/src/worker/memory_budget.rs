@@ -13,7 +13,7 @@ use bbq_stored::Identity;
 use tokio::sync::Notify;
 
 use crate::access::{Claim, take_first};
-use crate::worker::accept::slots::Slots;
+use crate::worker::connections::slots::Slots;
 
 /// The memory of one worker for unfinished work, and its holders.
 pub(crate) struct MemoryBudget {

@@ -14,9 +14,16 @@
 //! Invariant: nothing here blocks, except for the pause of `coalescing`, which delays no acknowledgement.
 
 mod accept;
+mod arrival;
+mod buffers;
 #[cfg(test)]
 mod confirm;
+mod connections;
 mod datagrams;
+mod disk;
+mod handed;
+mod handover;
+mod held_connections;
 mod http;
 mod intake;
 mod limits;
@@ -38,16 +45,16 @@ mod undurable;
 mod view;
 pub(crate) mod waiters;
 
-pub use accept::budget::ConnectionBudget;
-pub use accept::paused::PausedConnection;
+pub use connections::budget::ConnectionBudget;
+pub use handover::{SessionInbox, WorkerMesh};
 #[cfg(fuzzing)]
 pub(crate) use http::{fuzzed_body, fuzzed_numbers, fuzzed_prefix};
 pub use limits::{ConfiguredLimits, IntakeLimits};
 pub use scratch::Scratch;
-pub use session::handover::{SessionInbox, WorkerMesh};
 pub use setup::{ListenerSetup, Worker};
 pub use stopping::Command;
 pub use stream::Stream;
 pub use text::framer::Framer;
+pub use text::paused::PausedConnection;
 pub use undurable::Undurable;
 pub use view::WorkerView;

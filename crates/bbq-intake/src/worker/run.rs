@@ -9,12 +9,11 @@ use bbq_listen::{AsyncDatagrams, AsyncListener, Heartbeat};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
-use super::accept::arrival::IdleConnections;
-use super::accept::connections::Connections;
 use super::accept::eviction::Evictor;
 use super::accept::listener;
-use super::accept::paused::PausedConnection;
+use super::arrival::IdleConnections;
 use super::datagrams;
+use super::handed;
 use super::intake::Intake;
 use super::liveness::Liveness;
 use super::session::quiet::QuietSessions;
@@ -23,6 +22,8 @@ use super::settling;
 use super::setup::Worker;
 use super::stopping::Command;
 use super::text::coalescing;
+use super::text::connections::Connections;
+use super::text::paused::PausedConnection;
 
 /// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -61,7 +62,7 @@ impl Worker {
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
         let sessions = Rc::new(QuietSessions::new()?);
         spawn_local(tasks::serve_quiet(Rc::clone(&intake), Rc::clone(&sessions)));
-        spawn_local(tasks::serve_inbox(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
+        spawn_local(handed::serve(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
         let mut serving = Vec::new();
         let mut of_text = Vec::new();
         let mut paused = std::mem::take(&mut self.paused);
@@ -96,7 +97,7 @@ impl Worker {
                 // A task that panicked is reported by the runtime's hook; the others still finish.
                 let _finished = task.await;
             }
-            intake.open.all_closed().await;
+            intake.connections.open.all_closed().await;
             if pauses {
                 intake.flushed().await;
             }
@@ -105,13 +106,13 @@ impl Worker {
         // A lane with a full buffer takes more after its sync. Wait for that however long it takes, as closing the lane has to wait
         // for it anyway. A lane that failed, or has no room on disk, takes no more.
         while tokio::time::timeout(SYNC_CHECK_INTERVAL, intake.flushed()).await.is_err() {
-            if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
+            if intake.disk.lane.failure().is_some() || intake.disk.lane.no_room().is_some() {
                 break;
             }
         }
         intake.flush_or_count();
         flusher.abort();
         lane.abort();
-        Ok(intake.paused.take())
+        Ok(intake.connections.paused.take())
     }
 }

@@ -8,11 +8,11 @@ use bbq_stored::{ListenerLedger, Replicas, Retention, Streams};
 use bbq_tls::ServedTls;
 use tokio::sync::watch;
 
-use super::accept::budget::ConnectionBudget;
-use super::accept::paused::PausedConnection;
+use super::connections::budget::ConnectionBudget;
+use super::handover::{SessionInbox, WorkerMesh};
 use super::limits::IntakeLimits;
-use super::session::handover::{SessionInbox, WorkerMesh};
 use super::stopping::Command;
+use super::text::paused::PausedConnection;
 use super::view::WorkerView;
 use crate::access::{AddressLimit, AddressRate, Floods, Growth, PeerLog, ServedTokens};
 use crate::listen::ListenSpec;

@@ -3,7 +3,7 @@
 //! To add a source that answers its senders, add a line here and a constant in `listen/protocol.rs`. A protocol without a line
 //! here is a text framing (`text/framer.rs`).
 
-use super::accept::arrival::{Arrival, ArrivalOutcome};
+use super::arrival::{Arrival, ArrivalOutcome};
 use super::{http, session, text};
 use crate::listen::protocol::{self, Protocol};
 

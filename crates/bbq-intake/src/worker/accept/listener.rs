@@ -11,8 +11,8 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tracing::warn;
 
-use super::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
-use super::idle::EVICTIONS_MAX;
+use crate::worker::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
+use crate::worker::connections::idle::EVICTIONS_MAX;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
 
@@ -34,11 +34,11 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
     let begin = sources::of(intake.listeners[listener_index].spec.protocol);
     let is_handed = matches!(listener.worker_listener().distribution(), Distribution::Handoff(_));
     loop {
-        if intake.budget.is_used_up() {
+        if intake.connections.budget.is_used_up() {
             report_limit(&intake, listener_index);
             want_room(&intake, &listener);
             tokio::select! {
-                () = intake.budget.wait_closed() => {}
+                () = intake.connections.budget.wait_closed() => {}
                 () = tokio::time::sleep(ROOM_INTERVAL) => continue,
                 () = intake.stopping.wait() => break,
             }
@@ -67,7 +67,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
 fn want_room(intake: &Intake, listener: &AsyncListener) {
     let waiting = listener.worker_listener().socket().queue().map_or(0, |state| state.queue);
     if waiting > 0 {
-        intake.budget.want_room(waiting.min(EVICTIONS_MAX as u64));
+        intake.connections.budget.want_room(waiting.min(EVICTIONS_MAX as u64));
     }
 }
 
@@ -80,7 +80,7 @@ async fn turn(
 ) -> io::Result<AcceptOutcome> {
     let unused = Cell::new(0);
     let claim = || {
-        unused.set(intake.budget.claim(ACCEPTS_PER_BATCH_MAX));
+        unused.set(intake.connections.budget.claim(ACCEPTS_PER_BATCH_MAX));
         unused.get()
     };
     let outcome = listener.accept_batch_within(claim, |accepted| {
@@ -89,7 +89,7 @@ async fn turn(
         }
     });
     let outcome = outcome.await;
-    intake.budget.give_back(unused.get());
+    intake.connections.budget.give_back(unused.get());
     outcome
 }
 
@@ -116,8 +116,8 @@ async fn finish(
     }
     while accepts < ACCEPTS_AT_STOP_MAX {
         // This wait is short: the open connections are told of the stop, too, and end soon.
-        intake.budget.wait_closed().await;
-        let claimed = intake.budget.claim(ACCEPTS_PER_BATCH_MAX);
+        intake.connections.budget.wait_closed().await;
+        let claimed = intake.connections.budget.claim(ACCEPTS_PER_BATCH_MAX);
         let mut unused = claimed;
         let take = |accepted| {
             if dispatch(intake, idle, begin, accepted) == ArrivalOutcome::Open {
@@ -128,7 +128,7 @@ async fn finish(
             RemainingAccepts::Queued => listener.try_accept_batch(claimed, take),
             RemainingAccepts::HandedOver => listener.try_accept_given(claimed, take),
         };
-        intake.budget.give_back(unused);
+        intake.connections.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
             Ok(_) if is_handed_more(intake, idle.connections.listener_index(), listener) => {
@@ -157,7 +157,7 @@ fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted:
         turn_away(intake, listener_index, &accepted.stream);
         return ArrivalOutcome::Closed;
     };
-    if intake.limits.has_little_memory && !listener.spec.address.transport().is_unix() {
+    if intake.buffers.limits.has_little_memory && !listener.spec.address.transport().is_unix() {
         // A refusal costs memory, and nothing else.
         let _set = set_socket_recv_buffer_size(&accepted.stream, RECEIVE_BUFFER_SMALL_BYTES);
     }
@@ -183,7 +183,7 @@ fn report_limit(intake: &Intake, listener_index: usize) {
         warn!(
             listener = intake.listeners[listener_index].spec.source,
             worker = intake.worker,
-            connections_max = intake.budget.max(),
+            connections_max = intake.connections.budget.max(),
             repeats,
             "as many connections as file descriptors and memory allow: new ones wait in the kernel's queue until one is closed or \
              idle for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=, MemoryMax=)"

@@ -33,7 +33,7 @@ pub(super) struct HeldBody {
 
 impl Drop for HeldBody {
     fn drop(&mut self) {
-        self.intake.memory.release(&mut self.share);
+        self.intake.buffers.memory.release(&mut self.share);
     }
 }
 
@@ -61,7 +61,7 @@ impl HeldBody {
         };
         // Made when the first bytes come: a client that sends nothing costs nothing.
         let mut decoder = None;
-        let patience = Duration::from_secs(intake.limits.batch_timeout_seconds.into());
+        let patience = Duration::from_secs(intake.buffers.limits.batch_timeout_seconds.into());
         let mut timeout = pin!(sleep(patience));
         loop {
             let frame = tokio::select! {
@@ -100,7 +100,7 @@ impl HeldBody {
         drop(decoder);
         held.count(0)?;
         // The body is complete: from here on it waits for the server.
-        intake.memory.set_evictable(&held.share, false);
+        intake.buffers.memory.set_evictable(&held.share, false);
         Ok(held)
     }
 
@@ -161,7 +161,7 @@ impl HeldBody {
 
     /// Counts the memory of the body, and `more` bytes that are held besides.
     fn count(&mut self, more: usize) -> Result<(), Refused> {
-        let memory = &self.intake.memory;
+        let memory = &self.intake.buffers.memory;
         let bytes = self.bytes.capacity() + more;
         let held = Held { bytes, filled: bytes.min(self.bytes.len() + more) };
         memory.set(&mut self.share, held, || self.identity.clone()).map_err(|_| Refused::NoMemory)?;
@@ -170,7 +170,7 @@ impl HeldBody {
 
     /// Refuses the request if others need its memory, and counts that. The caller drops the body then.
     fn check_not_evicted(&self) -> Result<(), Refused> {
-        if self.intake.memory.must_close(&self.share) {
+        if self.intake.buffers.memory.must_close(&self.share) {
             self.intake.listeners[self.listener_index].ledger.add_evicted(1);
             return Err(Refused::NoMemory);
         }

@@ -29,7 +29,7 @@ use super::prefixed::Prefixed;
 use super::response_body::ResponseBody;
 use super::source::Source;
 use crate::access::NewConnection;
-use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
+use crate::worker::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::intake::Intake;
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
@@ -77,9 +77,9 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer;
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
-    let open = intake.open.add(accepted.open, address);
+    let open = intake.connections.open.add(accepted.open, address);
     let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
-    let registered = Registered::new(&intake.open_http, &intake.view, (listener_index, peer));
+    let registered = Registered::new(&intake.connections.open_http, &intake.view, (listener_index, peer));
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);
         intake.view.active_sessions.add();
@@ -123,7 +123,7 @@ async fn serve_tls(
     served: &ServedTls,
 ) {
     let intake = Rc::clone(&source.intake);
-    let seconds = intake.limits.hello_timeout_seconds;
+    let seconds = intake.buffers.limits.hello_timeout_seconds;
     let handshake = async {
         // A health check that connects and sends nothing is not a failure.
         if stream.peek(&mut [0]).await? == 0 {
@@ -157,7 +157,7 @@ async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
 ) {
     let intake = Rc::clone(&source.intake);
-    let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
+    let patience = Duration::from_secs(intake.buffers.limits.hello_timeout_seconds.into());
     let detected = tokio::select! {
         biased;
         () = intake.stopping.wait() => return,
@@ -181,14 +181,14 @@ async fn serve(
             }
         })
     };
-    let is_small = intake.limits.has_little_memory;
+    let is_small = intake.buffers.limits.has_little_memory;
     let window = |bytes: u32| if is_small { WINDOW_SMALL_BYTES } else { bytes };
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         match source.listener().admit(source.peer) {
             NewConnection::Served => {}
             NewConnection::ServedWarily => source.overhead.limit(),
-            NewConnection::TurnedAway => return intake.turned_away.hold(&intake.stopping).await,
+            NewConnection::TurnedAway => return intake.connections.turned_away.hold(&intake.stopping).await,
         }
         stream.pace(Pace::new(Rc::clone(&source)));
         let connection = http2::Builder::new(OnWorker)
@@ -226,8 +226,8 @@ async fn serve_http1<S>(
 ) where
     S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
 {
-    let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
-    let is_small = intake.limits.has_little_memory;
+    let patience = Duration::from_secs(intake.buffers.limits.hello_timeout_seconds.into());
+    let is_small = intake.buffers.limits.has_little_memory;
     stream.watch(Rc::clone(activity));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -10,8 +10,8 @@ use bbq_wire::Peer;
 use tokio::sync::Notify;
 
 use crate::access::Claim;
-use crate::worker::accept::idle;
-use crate::worker::accept::slots::Slots;
+use crate::worker::connections::idle;
+use crate::worker::connections::slots::Slots;
 use crate::worker::view::WorkerView;
 
 /// The open HTTP connections of a worker.

@@ -45,11 +45,11 @@ impl Source {
         let intake = &self.intake;
         let blocks = self.listener().spec.on_full == OnFull::Block;
         loop {
-            let waits_for_space = blocks && intake.lane.is_waiting_for_space();
+            let waits_for_space = blocks && intake.disk.lane.is_waiting_for_space();
             if intake.has_room(self.listener_index) && !waits_for_space {
                 return Ok(());
             }
-            if intake.lane.failure().is_some() {
+            if intake.disk.lane.failure().is_some() {
                 return Err(Refused::Failed);
             }
             // For space, the lane waits until a sink has read on. Otherwise it writes, which takes a moment: the body waits at the
@@ -67,7 +67,7 @@ impl Source {
         tokio::select! {
             biased;
             () = self.intake.stopping.wait() => false,
-            in_time = tokio::time::timeout_at(until, self.intake.room.notified()) => in_time.is_ok(),
+            in_time = tokio::time::timeout_at(until, self.intake.disk.room.notified()) => in_time.is_ok(),
         }
     }
 

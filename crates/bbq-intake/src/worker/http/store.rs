@@ -90,7 +90,7 @@ impl Source {
         }
         let identity = admission.map(Admission::identity);
         let visitor = Visitor { identity, peer: self.peer, relays: false, is_kept: false };
-        let stream = self.intake.streams.admit(numbers.stream, &visitor).map_err(Refused::Stream)?;
+        let stream = self.intake.disk.streams.admit(numbers.stream, &visitor).map_err(Refused::Stream)?;
         let message_bytes_max = self.message_bytes_max();
         if messages.iter().any(|message| message.len() > message_bytes_max) {
             return Err(self.too_large());
@@ -113,7 +113,7 @@ impl Source {
 
     /// Waits for the disk, at most `batch_timeout_seconds`: the disk may be full for a long time.
     async fn in_time<T>(&self, durable: impl Future<Output = T>) -> Result<T, Refused> {
-        let seconds = self.intake.limits.batch_timeout_seconds;
+        let seconds = self.intake.buffers.limits.batch_timeout_seconds;
         let durable = tokio::time::timeout(Duration::from_secs(seconds.into()), durable);
         durable.await.map_err(|_| Refused::Undecided { seconds })
     }

@@ -26,7 +26,11 @@ pub(crate) async fn keep(intake: &Rc<Intake>, batch: NumberedBatch) -> Result<Ke
         Placed::Kept(kept) => Ok(kept),
         Placed::Elsewhere(lane) => {
             let (reply, kept) = oneshot::channel();
-            intake.mesh.hand_request(lane, HandedRequest { request, reply }).map_err(|_| NotKept::Busy)?;
+            intake
+                .disk
+                .mesh
+                .hand_request(lane, HandedRequest { request, reply })
+                .map_err(|_| NotKept::Busy)?;
             // If that worker ends first, the client sends the request again, and records that were appended are duplicates.
             kept.await.unwrap_or(Err(NotKept::Busy))
         }
@@ -73,7 +77,7 @@ async fn keep_here(intake: &Intake, request: &mut NumberedRequest) -> Result<Pla
         let in_time = tokio::select! {
             biased;
             () = intake.stopping.wait() => false,
-            in_time = tokio::time::timeout_at(until, intake.room.notified()) => in_time.is_ok(),
+            in_time = tokio::time::timeout_at(until, intake.disk.room.notified()) => in_time.is_ok(),
         };
         if !in_time {
             return Err(NotKept::Full);
@@ -87,7 +91,7 @@ fn note(intake: &Intake, request: &NumberedRequest) {
         intake.rounds.note_batch(&intake.view.active_sessions);
     }
     if let Some(lane) = request.order_lost
-        && let Some(repeats) = intake.order_lost.report()
+        && let Some(repeats) = intake.disk.order_lost.report()
     {
         let peer = request.batch().peer;
         warn!(

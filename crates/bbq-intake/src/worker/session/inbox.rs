@@ -56,7 +56,7 @@ impl Inbox {
             return self.release();
         }
         if is_next {
-            self.intake.memory.renew(&mut self.share);
+            self.intake.buffers.memory.renew(&mut self.share);
         }
         // If too much is held now, the next read notices.
         let _counted = self.account();
@@ -78,25 +78,26 @@ impl Inbox {
 
     /// Gives the buffer back.
     pub(crate) fn release(&mut self) {
-        self.intake.give_back(std::mem::take(&mut self.held));
+        self.intake.buffers.give_back(std::mem::take(&mut self.held));
         self.handled = 0;
-        self.intake.memory.release(&mut self.share);
+        self.intake.buffers.memory.release(&mut self.share);
     }
 
     /// Counts the memory of the buffer; `false` when the session must be closed, because too much is held.
     pub(crate) fn account(&mut self) -> bool {
         let held = Held { bytes: self.held.capacity(), filled: self.waiting() };
-        self.intake.memory.set(&mut self.share, held, || self.identity.clone()).is_ok() && !self.must_close()
+        self.intake.buffers.memory.set(&mut self.share, held, || self.identity.clone()).is_ok()
+            && !self.must_close()
     }
 
     /// Whether the session must be closed, because others need its memory.
     pub(crate) fn must_close(&self) -> bool {
-        self.intake.memory.must_close(&self.share)
+        self.intake.buffers.memory.must_close(&self.share)
     }
 
     /// Sets whether the session waits for its client and not for the lane, and so may be closed when memory runs out.
     pub(crate) fn set_evictable(&self, is_evictable: bool) {
-        self.intake.memory.set_evictable(&self.share, is_evictable);
+        self.intake.buffers.memory.set_evictable(&self.share, is_evictable);
     }
 
     /// Shrinks the buffer to the bytes that wait in it, when the client is slow to send the rest.
@@ -107,7 +108,7 @@ impl Inbox {
         }
         let kept = self.held[self.handled..].to_vec();
         self.handled = 0;
-        self.intake.give_back(std::mem::replace(&mut self.held, kept));
+        self.intake.buffers.give_back(std::mem::replace(&mut self.held, kept));
         // Less memory than before is never refused.
         let _counted = self.account();
     }
@@ -117,7 +118,7 @@ impl Inbox {
     /// that most batches are moved at most once.
     fn make_room(&mut self, needed: usize) {
         if self.held.capacity() == 0 {
-            self.held = self.intake.spare_buffer();
+            self.held = self.intake.buffers.spare_buffer();
         }
         let missing = needed.saturating_sub(self.waiting()).max(READ_BYTES_MIN);
         let step = missing.min(self.waiting().max(SPARE_BUFFER_BYTES));

@@ -16,14 +16,14 @@ impl Intake {
     ) -> SessionContext<'_, SessionSocket> {
         let listener = &self.listeners[listener_index];
         SessionContext {
-            lane: &self.lane,
-            lanes: self.mesh.lanes(),
-            streams: &self.streams,
-            retention: &self.retention,
-            replicas: Some(&self.replicas),
-            waiters: &self.waiters,
+            lane: &self.disk.lane,
+            lanes: self.disk.mesh.lanes(),
+            streams: &self.disk.streams,
+            retention: &self.disk.retention,
+            replicas: Some(&self.disk.replicas),
+            waiters: &self.disk.waiters,
             undurable: &self.view.undurable,
-            scratch: &self.scratch,
+            scratch: &self.buffers.scratch,
             ledger: &listener.ledger,
             source: listener.source,
             limits: listener.batch_limits(),

@@ -12,7 +12,6 @@
 //! call.
 
 mod context;
-pub(crate) mod handover;
 pub(crate) mod inbox;
 mod lent;
 mod owner;

@@ -24,9 +24,9 @@ use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 use super::owner::Established;
 use super::task::late_hello;
 use crate::access::Claim;
-use crate::worker::accept::idle;
-use crate::worker::accept::open::OpenConnection;
-use crate::worker::accept::watched::{Entry, Watched};
+use crate::worker::connections::idle;
+use crate::worker::connections::open::OpenConnection;
+use crate::worker::connections::watched::{Entry, Watched};
 use crate::worker::intake::Intake;
 use crate::worker::stream::Stream;
 
@@ -132,7 +132,7 @@ impl QuietSessions {
         let now = intake.view.active_sessions.now();
         let mut awaiting_hello = self.awaiting_hello.borrow_mut();
         let is_over = |(_, last_active): &(usize, u32)| {
-            now.saturating_sub(*last_active) > intake.limits.hello_timeout_seconds
+            now.saturating_sub(*last_active) > intake.buffers.limits.hello_timeout_seconds
         };
         while let Some((key, last_active)) = awaiting_hello.pop_front_if(|entry| is_over(entry)) {
             let is_late = |session: &mut QuietSession| {
@@ -140,12 +140,12 @@ impl QuietSessions {
             };
             let Some(mut session) = self.entries.take_if(key, is_late) else { continue };
             if session.stream.is_handshaking() {
-                session.stream.fail_late(intake.limits.hello_timeout_seconds);
+                session.stream.fail_late(intake.buffers.limits.hello_timeout_seconds);
                 let failure = session.stream.take_failure();
                 intake.listeners[session.listener_index].report_tls(session.peer, failure);
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
             } else {
-                refuse(intake, session, &late_hello(intake.limits));
+                refuse(intake, session, &late_hello(intake.buffers.limits));
             }
         }
         intake.view.active_sessions.set_awaits_hello(!awaiting_hello.is_empty());

@@ -156,7 +156,7 @@ impl SessionTask {
             self.last_batch = self.intake.rounds.note_batch(&self.intake.view.active_sessions);
         }
         if let Some((_, lane)) = order_lost.first()
-            && let Some(repeats) = self.intake.order_lost.report()
+            && let Some(repeats) = self.intake.disk.order_lost.report()
         {
             warn!(peer = ?self.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");
         }
@@ -189,13 +189,13 @@ impl SessionTask {
             Received::Some => {}
             Received::Quiet => return NextStep::Suspend,
             Received::Evicted => state.refuse(self.evicted(needed)),
-            Received::TimedOut if state.is_open() => state.refuse(late_batch(self.intake.limits)),
+            Received::TimedOut if state.is_open() => state.refuse(late_batch(self.intake.buffers.limits)),
             Received::TimedOut => {
                 let socket = &state.replies().connection;
                 if socket.is_handshaking() {
-                    socket.fail_late(self.intake.limits.hello_timeout_seconds);
+                    socket.fail_late(self.intake.buffers.limits.hello_timeout_seconds);
                 }
-                state.refuse(late_hello(self.intake.limits));
+                state.refuse(late_hello(self.intake.buffers.limits));
             }
             Received::End => state.input_ended(self.inbox.waiting(), needed),
             Received::Stopping => self.finish_reading(state),
@@ -225,11 +225,11 @@ impl SessionTask {
         let is_sent_again = state.replies().level() >= AckLevel::Durable;
         let room = async {
             while self.context().is_full(state.replies(), batch_bytes) {
-                self.intake.room.notified().await;
+                self.intake.disk.room.notified().await;
             }
         };
         // While the next servers are away it is not noticed that a client has gone: a session does not wait for them for ever.
-        let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
+        let patience = Duration::from_secs(self.intake.buffers.limits.batch_timeout_seconds.into());
         let is_replicating = state.replies().replicating() > 0;
         let waited = tokio::select! {
             biased;
@@ -268,8 +268,8 @@ impl SessionTask {
     async fn wait_replicas(&self, state: &mut SessionState<SessionSocket>) {
         let Some(owner) = state.owner().cloned() else { return };
         let replicated = async {
-            while !state.is_replicated(&self.intake.replicas) {
-                self.intake.room.notified().await;
+            while !state.is_replicated(&self.intake.disk.replicas) {
+                self.intake.disk.room.notified().await;
             }
         };
         let is_stopping = tokio::select! {
@@ -294,7 +294,7 @@ impl SessionTask {
             // After a failure of TLS the client cannot read a refusal.
             return self.intake.listeners[self.listener_index].report_tls(self.peer, failure);
         }
-        let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
+        let patience = Duration::from_secs(self.intake.buffers.limits.batch_timeout_seconds.into());
         let flushed = tokio::time::timeout(patience, flushed(replies)).await;
         let mut closed = flushed.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
         if let Some(refusal) = refusal
@@ -313,8 +313,8 @@ impl SessionTask {
     /// The refusal of a session whose memory others need.
     fn evicted(&self, needed: usize) -> Refusal {
         self.intake.listeners[self.listener_index].ledger.add_evicted(1);
-        if self.intake.memory.is_beyond(needed) {
-            let bytes_max = self.intake.limits.unfinished_bytes_max;
+        if self.intake.buffers.memory.is_beyond(needed) {
+            let bytes_max = self.intake.buffers.limits.unfinished_bytes_max;
             let text = format!(
                 "the batch has {needed} bytes, and a worker of this server has {bytes_max} for all unfinished ones; raise \
                  unfinished_bytes_max, or the memory limit of the server"
@@ -409,9 +409,9 @@ impl SessionTask {
         let waited = self.intake.view.active_sessions.now().saturating_sub(self.last_active);
         if state.is_open() {
             (self.inbox.waiting() > 0 || !state.replies().is_sent())
-                && waited > self.intake.limits.batch_timeout_seconds
+                && waited > self.intake.buffers.limits.batch_timeout_seconds
         } else {
-            waited > self.intake.limits.hello_timeout_seconds
+            waited > self.intake.buffers.limits.hello_timeout_seconds
         }
     }
 

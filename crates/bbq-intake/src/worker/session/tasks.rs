@@ -10,15 +10,14 @@ use rustix::net::sockopt::set_tcp_nodelay;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use super::handover::{Handed, HandedSession, SessionInbox};
 use super::quiet::{QuietSession, QuietSessions};
 use super::socket::SessionSocket;
 use super::state::{HandedHello, SessionState, SuspendedSession};
 use super::task::{Outcome, SessionTask};
-use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
-use crate::worker::accept::open::OpenConnection;
+use crate::worker::arrival::{Arrival, ArrivalOutcome};
+use crate::worker::connections::open::OpenConnection;
+use crate::worker::handover::HandedSession;
 use crate::worker::intake::Intake;
-use crate::worker::numbered;
 use crate::worker::stream::Stream;
 
 /// A timer that a worker with rounds always has, and that no round lets end: longer than from one round to the next, shorter than the
@@ -36,7 +35,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
         return ArrivalOutcome::Closed;
     };
-    let open = intake.open.add(accepted.open, address);
+    let open = intake.connections.open.add(accepted.open, address);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let protocol = ServerSession::new(intake.listeners[listener_index].batch_limits());
     let last_active = intake.view.active_sessions.now();
@@ -61,7 +60,7 @@ pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
             biased;
             () = intake.stopping.wait() => break,
             () = intake.view.active_sessions.round() => {
-                intake.rounds.begin(&intake.view.active_sessions, !intake.waiters.is_empty());
+                intake.rounds.begin(&intake.view.active_sessions, !intake.disk.waiters.is_empty());
                 quiet.close_late(&intake);
                 nearest.as_mut().reset(Instant::now() + NEAREST_TIMER);
                 continue;
@@ -77,24 +76,6 @@ pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
     }
     for session in quiet.take_all() {
         wake(&intake, &quiet, session);
-    }
-}
-
-/// Continues the sessions and requests that other workers hand over, until the server stops.
-pub(crate) async fn serve_inbox(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
-    loop {
-        let handed = tokio::select! {
-            biased;
-            () = intake.stopping.wait() => return,
-            handed = inbox.recv() => handed,
-        };
-        match handed {
-            Some(Handed::Session(session)) => {
-                spawn_local(serve_handed(&intake, Rc::clone(&quiet), *session));
-            }
-            Some(Handed::Request(request)) => numbered::serve_handed(&intake, *request),
-            None => return,
-        }
     }
 }
 
@@ -124,13 +105,13 @@ fn serve(
 }
 
 /// Continues a session. Another worker has accepted the connection and read the hello.
-fn serve_handed(
+pub(crate) fn serve_handed(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,
     session: HandedSession,
 ) -> impl Future<Output = ()> + use<> {
     let HandedSession { handed, listener_index, peer, held, budget, count } = session;
-    let open = intake.open.receive(budget, count);
+    let open = intake.connections.open.receive(budget, count);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let last_active = intake.view.active_sessions.now();
     let task = SessionTask::new(Rc::clone(intake), listener_index, peer, last_active).with_held(held);
@@ -175,7 +156,7 @@ fn run(
                 let handed = HandedHello { connection, protocol, hello, admission };
                 let (budget, count) = open.into_parts();
                 let session = HandedSession { handed, listener_index, peer, held, budget, count };
-                if intake.mesh.hand_over(lane, session).is_err() {
+                if intake.disk.mesh.hand_over(lane, session).is_err() {
                     // The client connects again.
                     intake.listeners[listener_index].ledger.add_refused(1);
                 }

@@ -1,11 +1,11 @@
 //! The start of a text connection. The connection is read at once: usually its first bytes have arrived already, and often its
 //! end.
 
+use super::connection::Connection;
+use super::connections::READS_PER_TURN_MAX;
 use super::framer::Framer;
 use super::reading::ReadOutcome;
-use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
-use crate::worker::accept::connection::Connection;
-use crate::worker::accept::connections::READS_PER_TURN_MAX;
+use crate::worker::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::memory_budget::MemoryShare;
 
 /// Reads a connection, and keeps it if more may come.
@@ -38,7 +38,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
-    connection.open = Some(intake.open.add(accepted.open, address));
+    connection.open = Some(intake.connections.open.add(accepted.open, address));
     idle.connections.add(intake, connection);
     ArrivalOutcome::Open
 }

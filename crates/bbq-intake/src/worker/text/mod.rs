@@ -3,5 +3,8 @@
 pub(crate) mod batcher;
 pub(crate) mod begin;
 pub(crate) mod coalescing;
+pub(crate) mod connection;
+pub(crate) mod connections;
 pub(crate) mod framer;
+pub(crate) mod paused;
 pub(crate) mod reading;

@@ -5,11 +5,11 @@ use bbq_wire::Peer;
 use rustix::io::Errno;
 
 use super::framer::Framer;
-use crate::worker::accept::connection::Connection;
 use crate::worker::intake::Intake;
 use crate::worker::limits::READ_BYTES;
 use crate::worker::memory_budget::{Held, MemoryShare};
 use crate::worker::stream::tls::RECORD_BYTES_MAX;
+use crate::worker::text::connection::Connection;
 
 /// Bytes of one read at a listener that limits the messages of an address: what an address sends too much in one read, it waits for
 /// afterwards. A record of TLS has to fit.
@@ -34,7 +34,7 @@ impl Intake {
     pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
         let outcome = self.read_and_take(listener_index, connection);
         if outcome == ReadOutcome::Finished {
-            self.memory.release(&mut connection.memory);
+            self.buffers.memory.release(&mut connection.memory);
         }
         outcome
     }
@@ -43,7 +43,7 @@ impl Intake {
         let Connection { stream, framer, peer, memory, last_active, .. } = connection;
         let peer = *peer;
         let listener = &self.listeners[listener_index];
-        let mut buffer = self.buffer.borrow_mut();
+        let mut buffer = self.buffers.buffer.borrow_mut();
         // At a stop everything is taken that is there.
         let is_limited = listener.has_rate() && !self.stopping.has_begun();
         let length = if is_limited { LIMITED_READ_BYTES } else { buffer.len() };
@@ -77,7 +77,7 @@ impl Intake {
         }
         let held = framer.held_bytes();
         if (held_before > 0 || held > 0) && !self.may_hold(memory, held, peer, taken > 0) {
-            self.memory.release(memory);
+            self.buffers.memory.release(memory);
             if !self.give_up(listener_index, framer) {
                 return ReadOutcome::Finished;
             }
@@ -98,10 +98,11 @@ impl Intake {
     /// the message must be given up.
     fn may_hold(&self, memory: &mut MemoryShare, bytes: usize, peer: Peer, is_new: bool) -> bool {
         if is_new {
-            self.memory.renew(memory);
+            self.buffers.memory.renew(memory);
         }
         let identity = || Identity::of_peer(peer);
-        self.memory.set(memory, Held::filled(bytes), identity).is_ok() && !self.memory.must_close(memory)
+        self.buffers.memory.set(memory, Held::filled(bytes), identity).is_ok()
+            && !self.buffers.memory.must_close(memory)
     }
 
     /// Gives up an unfinished message whose memory others need, and counts it. What the sender has sent behind it is still taken. Returns
@@ -118,7 +119,7 @@ impl Intake {
 
     /// Ends a connection in the middle of a message.
     pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
-        self.memory.release(&mut connection.memory);
+        self.buffers.memory.release(&mut connection.memory);
         self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
     }
 }

@@ -12,13 +12,13 @@ use bbq_stored::Identity;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
-use super::idle;
 use super::paused::PausedConnection;
-use super::watched::{Served, Watched};
+use super::reading::ReadOutcome;
 use crate::access::Claim;
+use crate::worker::connections::idle;
+use crate::worker::connections::watched::{Served, Watched};
 use crate::worker::intake::Intake;
 use crate::worker::memory_budget::{Held, MemoryShare};
-use crate::worker::text::reading::ReadOutcome;
 
 /// Connections that are read before the worker does anything else. With one read each, this is at most 4 MiB and takes about two
 /// milliseconds, in which other clients may wait for an acknowledgement or to be accepted.
@@ -80,12 +80,12 @@ impl Connections {
     pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
         let PausedConnection { stream, framer, peer, address, .. } = paused;
         // The connection is kept even beyond the budget: new connections wait until others have closed.
-        intake.budget.take(1);
+        intake.connections.budget.take(1);
         let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
         let held = Held::filled(framer.held_bytes());
-        let _counted = intake.memory.set(&mut memory, held, || Identity::of_peer(peer));
-        let open = Some(intake.open.add(None, address));
+        let _counted = intake.buffers.memory.set(&mut memory, held, || Identity::of_peer(peer));
+        let open = Some(intake.connections.open.add(None, address));
         let last_active = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, memory, last_active, waits: false });
     }
@@ -199,7 +199,7 @@ impl Connections {
             return;
         }
         let now = intake.view.active_sessions.now();
-        let seconds = intake.limits.hello_timeout_seconds;
+        let seconds = intake.buffers.limits.hello_timeout_seconds;
         let mut handshakes = self.handshakes.borrow_mut();
         let is_over = |(_, since): &(usize, u32)| now.saturating_sub(*since) > seconds;
         while let Some((key, since)) = handshakes.pop_front_if(|entry| is_over(entry)) {
@@ -219,13 +219,13 @@ impl Connections {
     pub(crate) fn give_up_marked(&self, intake: &Intake) {
         let mut marked = Vec::new();
         self.entries.for_each(|key, connection| {
-            if intake.memory.must_close(&connection.memory) {
+            if intake.buffers.memory.must_close(&connection.memory) {
                 marked.push(key);
             }
         });
         for key in marked {
             let is_over = |connection: &mut Connection| {
-                intake.memory.release(&mut connection.memory);
+                intake.buffers.memory.release(&mut connection.memory);
                 !intake.give_up(self.listener_index, &mut connection.framer)
             };
             drop(self.entries.take_if(key, is_over));
@@ -248,9 +248,9 @@ impl Connections {
         let Connection { stream, framer, peer, open, mut memory, .. } = connection;
         // Its address keeps its share: other workers may accept until they, too, have heard of the pause.
         let address = open.and_then(|open| open.into_parts().0.into_address());
-        intake.memory.release(&mut memory);
+        intake.buffers.memory.release(&mut memory);
         let (worker, listener_index) = (intake.worker, self.listener_index);
-        intake.paused.borrow_mut().push(PausedConnection {
+        intake.connections.paused.borrow_mut().push(PausedConnection {
             worker,
             listener_index,
             stream,

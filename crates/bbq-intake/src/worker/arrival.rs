@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bbq_listen::{Accepted, PeerProcess, Transport};
 use bbq_wire::Peer;
 
-use super::connections::Connections;
+use super::text::connections::Connections;
 use crate::access::AddressShare;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
@@ -35,7 +35,7 @@ pub(crate) struct Arrival<'a> {
 pub(crate) enum ArrivalOutcome {
     /// The connection was read to its end, or closed.
     Closed,
-    /// The connection is open. It counts as open until its [`OpenConnection`](super::open::OpenConnection) is dropped.
+    /// The connection is open. It counts as open until its [`OpenConnection`](super::connections::open::OpenConnection) is dropped.
     Open,
 }
 
@@ -46,7 +46,7 @@ impl Arrival<'_> {
 }
 
 /// Who made a connection to a listener of this transport.
-pub(super) fn peer_of(accepted: &Accepted, transport: Transport) -> Peer {
+pub(crate) fn peer_of(accepted: &Accepted, transport: Transport) -> Peer {
     match (accepted.peer.0, transport) {
         (Some(address), _) => Peer::Inet(address),
         // A process that cannot be told is unknown.

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use bbq_wire::Peer;
 
-use super::open::OpenConnection;
-use super::watched::Entry;
+use super::framer::Framer;
+use crate::worker::connections::open::OpenConnection;
+use crate::worker::connections::watched::Entry;
 use crate::worker::memory_budget::MemoryShare;
 use crate::worker::stream::Stream;
-use crate::worker::text::framer::Framer;
 
 /// A connection and what is known of its unfinished message.
 pub(crate) struct Connection {

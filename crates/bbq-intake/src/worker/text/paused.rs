@@ -2,9 +2,9 @@
 
 use bbq_wire::Peer;
 
+use super::framer::Framer;
 use crate::access::AddressShare;
 use crate::worker::stream::Stream;
-use crate::worker::text::framer::Framer;
 
 /// What the next worker needs to continue at the next byte.
 pub struct PausedConnection {

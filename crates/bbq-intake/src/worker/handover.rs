@@ -13,10 +13,10 @@ use bbq_spool::Lane;
 use bbq_wire::Peer;
 use tokio::sync::mpsc;
 
-use super::state::HandedHello;
-use crate::worker::accept::budget::BudgetShare;
-use crate::worker::numbered::HandedRequest;
-use crate::worker::stream::Stream;
+use super::connections::budget::BudgetShare;
+use super::numbered::HandedRequest;
+use super::session::HandedHello;
+use super::stream::Stream;
 
 /// Maximum sessions and requests on their way to one worker, when many clients reconnect at once. Further ones are refused, and
 /// their clients try again.
