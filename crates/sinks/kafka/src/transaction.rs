@@ -130,19 +130,7 @@ impl Connection {
                     let why = too_large_text(bytes, *message_bytes_max);
                     return Ok(Some(Rejection { why, has_letter: false }));
                 }
-                let topic = match topics.place(message.topic) {
-                    Place::Own => message.topic,
-                    Place::Other => &settings.topic,
-                    // A transaction that is begun does not wait for a topic that is made.
-                    Place::Unknown if !sent.is_empty() => return Err(Stop::Full),
-                    Place::Unknown => {
-                        let found = look_for(topics, message.topic, settings, call);
-                        match found.map_err(|ended| Stop::Unsent(Unsent::Ended(ended)))? {
-                            Place::Own => message.topic,
-                            Place::Other | Place::Unknown => &settings.topic,
-                        }
-                    }
-                };
+                let topic = topic_of(topics, message.topic, sent.is_empty(), settings, call)?;
                 if sent.is_empty() && settings.is_exactly_once {
                     let begun = producer.begin_transaction();
                     begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
@@ -397,14 +385,28 @@ fn refusal(code: Code) -> Arc<str> {
     format!("the brokers refuse the message: {code}").into()
 }
 
-/// Looks for the topic of a template.
-fn look_for(
+/// The topic that a message goes to, which is `name` unless that is missing.
+fn topic_of<'a>(
     topics: &mut KnownTopics,
-    topic: &str,
-    settings: &KafkaSettings,
+    name: &'a str,
+    is_first: bool,
+    settings: &'a KafkaSettings,
     call: &Call<'_>,
-) -> Result<Place, Ended> {
-    topics.look(topic, settings, &Cluster::new(settings, call)?)
+) -> Result<&'a str, Stop> {
+    if !settings.template.has_fields() {
+        return Ok(name);
+    }
+    let mut place = topics.place(name);
+    if place == Place::Unknown {
+        if !is_first {
+            // A transaction that is begun does not wait for a topic that is made.
+            return Err(Stop::Full);
+        }
+        let cluster = Cluster::new(settings, call);
+        let found = cluster.and_then(|cluster| topics.look(name, settings, &cluster));
+        place = found.map_err(|ended| Stop::Unsent(Unsent::Ended(ended)))?;
+    }
+    Ok(if place == Place::Own { name } else { &settings.topic })
 }
 
 /// Gives a message to librdkafka. Waits while librdkafka has no room.
