@@ -126,12 +126,14 @@ mod tests {
                     Values::Text { .. } if ["stream", "region", "access_key_id"].contains(&option.key) => {
                         "S".to_owned()
                     }
+                    Values::Text { .. } if option.key == "index" => "logs".to_owned(),
                     Values::Text { .. } if option.key == "labels" => "severity".to_owned(),
                     Values::Text { .. } if option.key == "proxy" => "off".to_owned(),
                     _ => option.default.to_owned(),
                 };
                 let more = match option.key {
                     "keep" => "&rotate=daily",
+                    "index" => "&preset=elasticsearch",
                     "labels" => "&preset=loki",
                     "create" => "&stream=S",
                     "replicas" => "&stream=S&create=on",
