@@ -135,7 +135,7 @@ mod tests {
                     "keep" => "&rotate=daily",
                     "index" => "&preset=elasticsearch",
                     "labels" => "&preset=loki",
-                    "create" => "&stream=S",
+                    "create" if kind.word == "nats" => "&stream=S",
                     "replicas" => "&stream=S&create=on",
                     "user" => "&password_env=PATH",
                     "sasl" => "&user=U&password_env=PATH",

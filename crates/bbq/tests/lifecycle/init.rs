@@ -28,7 +28,12 @@ fn what_it_writes_is_what_was_answered_and_the_server_takes_it() {
     for (file, arguments, answers, shown) in [
         ("bbq.toml", &[][..], "", &["listen   syslog+udp://127.0.0.1:5514", "sink     file:"][..]),
         ("y.toml", &["--yes", "y.toml"], "nonsense", &["listen   bbq+tcp://127.0.0.1:7700"]),
-        ("o.toml", &["o.toml"], "lines\nall\nnull:\n3GiB\n", &["lines+tcp://0.0.0.0:7701", "null:", "3.00 GiB"]),
+        (
+            "o.toml",
+            &["o.toml"],
+            "lines\nall\nnull:\n3GiB\n",
+            &["lines+tcp://0.0.0.0:7701", "null:", "3.00 GiB"],
+        ),
     ] {
         let output = init(directory.path(), arguments, answers);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -642,13 +642,13 @@ fn users_and_certificates_are_checked_and_told() {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("token");
     let bearer = format!("{ca}&oauth_token={}", path.display());
-    fs::write(&path, token("bbq", 8)).expect("a file");
+    fs::write(&path, token("bbq", 3600)).expect("a file");
     let first = edge_to(&address, "bearer-{listener}", &format!("{bearer}&progress_topic=bearer"));
     let at_first = first.start();
     at_first.send(1, b"hello\n");
     at_first.wait_delivered(1);
-    // The next one is read before the first one is over, and is used by a connection that is made later.
-    fs::write(&path, token("bbq", 3600)).expect("a file");
+    // The next one is used by a connection that is made later.
+    fs::write(&path, token("bbq", 7200)).expect("a file");
     at_first.kill();
     let at_first = first.start();
     at_first.send(1, b"hello\n");

@@ -222,7 +222,7 @@ impl HttpPosts {
         response: Response<Incoming>,
         records: u64,
     ) -> io::Result<Answer> {
-        let HttpTarget { preset, headers, .. } = &self.target;
+        let HttpTarget { preset, headers, index, .. } = &self.target;
         let uri = &from.server.uri;
         if !response.status().is_success() {
             let wait = retry_after::note(from, &response);
@@ -241,7 +241,8 @@ impl HttpPosts {
         }
         let body = response::whole(uri, response).await?;
         let shown = |why: String| format!("{uri}: {}", response::shown(&why, headers));
-        let (verdict, has_some) = preset.verdict(&body, records);
+        let is_of_sender = index.as_ref().is_some_and(NameTemplate::is_per_message);
+        let (verdict, has_some) = preset.verdict(&body, records, is_of_sender);
         let answer = Answer::from(match verdict {
             Verdict::Later(why) => Verdict::Later(shown(why)),
             Verdict::Refused(why) => Verdict::Refused(shown(why)),

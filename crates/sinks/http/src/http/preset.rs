@@ -86,8 +86,9 @@ impl Preset {
         self == Preset::Elasticsearch
     }
 
-    /// What the body of such a response says of so many messages, and whether the server has taken any of them.
-    pub(super) fn verdict(self, body: &[u8], records: u64) -> (Verdict, bool) {
+    /// What the body of such a response says of so many messages, and whether the server has taken any of them. If the index of a message
+    /// `is_of_sender`, an index that is missing or closed is the message's fault: nobody else is to wait for it.
+    pub(super) fn verdict(self, body: &[u8], records: u64, is_of_sender: bool) -> (Verdict, bool) {
         let items = match serde_json::from_slice::<Bulk>(body) {
             Ok(bulk) if !bulk.errors => return (Verdict::Taken, true),
             Ok(bulk) => bulk.items,
@@ -106,9 +107,11 @@ impl Preset {
         let failed = || items.iter().filter(|item| !is_there(item));
         let text = |item: &Item| format!("{} {}", item.status, item.error);
         // What may be taken later is sent again first: a body with both would be halved for nothing.
-        let verdict = if let Some(why) = failed().find(|item| item.is_temporary()).map(text) {
+        let is_at_fault = |item: &&Item| item.has_failed() || (is_of_sender && item.lacks_index());
+        let is_temporary = |item: &&Item| item.is_temporary() || (!is_of_sender && item.lacks_index());
+        let verdict = if let Some(why) = failed().find(is_temporary).map(text) {
             Verdict::Later(why)
-        } else if let Some(why) = failed().find(|item| item.has_failed()).map(text) {
+        } else if let Some(why) = failed().find(is_at_fault).map(text) {
             Verdict::Failed(why)
         } else {
             failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused)
@@ -139,7 +142,12 @@ struct Item {
 
 impl Item {
     fn is_temporary(&self) -> bool {
-        matches!(self.status, 401 | 403 | 404 | 408 | 429) || self.status > FAILED
+        matches!(self.status, 401 | 408 | 429) || self.status > FAILED
+    }
+
+    /// There is no such index, or it takes nothing.
+    fn lacks_index(&self) -> bool {
+        matches!(self.status, 403 | 404)
     }
 
     /// The server cannot handle the document, or any.
@@ -154,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_bulk_response_tells_what_was_taken() {
-        let verdict_of = |text: &str, records| Preset::Elasticsearch.verdict(text.as_bytes(), records);
+        let verdict_of = |text: &str, records| Preset::Elasticsearch.verdict(text.as_bytes(), records, false);
         let verdict = |text: &str| verdict_of(text, text.matches("create").count() as u64).0;
         let items = |statuses: &[u16]| {
             let items: Vec<String> = statuses
@@ -176,6 +184,12 @@ mod tests {
         let Verdict::Later(why) = verdict(&items(&[400, 429])) else { panic!("it may be taken later") };
         assert!(why.contains("why 429"), "{why}");
         assert!(matches!(verdict(&items(&[404])), Verdict::Later(_)), "the index can be made");
+        // One of many indices that senders choose.
+        for status in [403, 404] {
+            let text = items(&[201, status]);
+            let verdict = Preset::Elasticsearch.verdict(text.as_bytes(), 2, true);
+            assert!(matches!(verdict, (Verdict::Failed(_), true)), "{status}");
+        }
         let Verdict::Failed(why) = verdict(&items(&[201, 400, 500])) else { panic!("it failed on one") };
         assert!(why.contains("why 500"), "{why}");
         assert!(matches!(verdict(&items(&[500, 503])), Verdict::Later(_)));
