@@ -142,6 +142,10 @@ mod tests {
                     "access_key_id" => "&secret_access_key_env=PATH",
                     _ => "",
                 };
+                let (argument, more) = match (kind.word, option.key) {
+                    ("kafka", "create") => ("//host/logs-{host}", "&progress_topic=p"),
+                    _ => (argument, more),
+                };
                 let text = format!("{}:{argument}?{}={value}{more}", kind.word, option.key);
                 KINDS.parse(&text).unwrap();
             }

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 
 use super::kafka_broker::{Broker, Kafka, Record, STRANGER, shared};
@@ -632,30 +631,6 @@ fn users_and_certificates_are_checked_and_told() {
         at_first.wait_delivered(1);
         assert_eq!(kafka.read(topic)[0].value, "hello");
     }
-    // Without a signature, as the broker of the tests believes it: for a user who may do everything, and for one who may do nothing.
-    let token = |user: &str, seconds: u64| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
-        let claims = json!({ "sub": user, "iat": now, "exp": now + seconds }).to_string();
-        let encode = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
-        format!("{}.{}.", encode(r#"{"alg":"none"}"#), encode(&claims))
-    };
-    let place = tempfile::tempdir().expect("a directory");
-    let path = place.path().join("token");
-    let bearer = format!("{ca}&oauth_token={}", path.display());
-    fs::write(&path, token("bbq", 3600)).expect("a file");
-    let first = edge_to(&address, "bearer-{listener}", &format!("{bearer}&progress_topic=bearer"));
-    let at_first = first.start();
-    at_first.send(1, b"hello\n");
-    at_first.wait_delivered(1);
-    // The next one is used by a connection that is made later.
-    fs::write(&path, token("bbq", 7200)).expect("a file");
-    at_first.kill();
-    let at_first = first.start();
-    at_first.send(1, b"hello\n");
-    at_first.wait_delivered(2);
-    assert_eq!(kafka.read("bearer-till").len(), 2);
-    fs::write(&path, token(STRANGER, 3600)).expect("a file");
-    told(&address, "scram", &bearer, &["uthorization", "Describe", "Write", "scram"]);
     told(&address, "scram", &user(STRANGER), &["uthorization", "Describe", "Write", "scram"]);
     told(&address, "scram", &user("nobody"), &["uthentication", "check sasl, user and password_file"]);
     told(&address, "scram", &(user("bbq") + "&sasl=scram-sha-256"), &["SCRAM-SHA-256", "check sasl"]);

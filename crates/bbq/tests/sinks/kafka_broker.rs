@@ -115,8 +115,6 @@ impl Kafka {
         fs::write(directory.join("password"), PASSWORD).expect("a file");
         let shown = directory.display();
         let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
-        // It believes each token, signed or not.
-        let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"bbq\";";
         let plain_users = format!(
             "org.apache.kafka.common.security.plain.PlainLoginModule required user_bbq=\"{PASSWORD}\" user_{STRANGER}=\"{PASSWORD}\";"
         );
@@ -125,8 +123,7 @@ impl Kafka {
              listeners=PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{secure},CONTROLLER://127.0.0.1:{controller}\n\
              controller.listener.names=CONTROLLER\n\
              listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT\n\
-             sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN,OAUTHBEARER\n\
-             listener.name.sasl_ssl.oauthbearer.sasl.jaas.config={bearer}\n\
+             sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN\n\
              listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={scram}\n\
              listener.name.sasl_ssl.plain.sasl.jaas.config={plain_users}\n\
              ssl.keystore.type=PEM\nssl.keystore.location={shown}/broker.pem\n\

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rdkafka::admin::{
     AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
 };
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
@@ -62,6 +63,15 @@ impl<'a> Cluster<'a> {
         if self.call.is_stopped() { Err(Ended::Stopped) } else { Ok(()) }
     }
 
+    /// Has the context hear what the client tells.
+    fn serve(&self) {
+        for _ in 0..EVENTS_MAX {
+            if self.inquirer.poll(SERVE_FOR).is_none() {
+                return;
+            }
+        }
+    }
+
     /// Waits until the brokers respond. Returns what they tell of the topic, if they have it.
     pub(super) fn find(&self, topic: &str) -> Result<Option<Copies>, Ended> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
@@ -69,7 +79,7 @@ impl<'a> Cluster<'a> {
         loop {
             self.check()?;
             let found = self.inquirer.client().fetch_metadata(Some(topic), wait);
-            serve(&self.inquirer);
+            self.serve();
             match found {
                 Ok(found) => {
                     let topic = found.topics().first();
@@ -137,9 +147,8 @@ impl<'a> Cluster<'a> {
         let KafkaSettings { topic, progress, is_exactly_once, .. } = self.settings;
         let mut copies = [self.find(topic)?, None];
         let config = client::administrator(self.settings);
-        let administrator: AdminClient<Context> = config
-            .create_with_context(Context::new(self.settings))
-            .map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let administrator: AdminClient<DefaultClientContext> =
+            config.create().map_err(|error| Ended::Failed(described(self.settings, &error)))?;
         let of_topic = self.configuration(&administrator, topic)?;
         let mut of_progress = None;
         if *is_exactly_once {
@@ -165,7 +174,7 @@ impl<'a> Cluster<'a> {
     /// The topic of the progress is as safe as that of the messages.
     fn make_progress(
         &self,
-        administrator: &AdminClient<Context>,
+        administrator: &AdminClient<DefaultClientContext>,
         topic: Option<Copies>,
         of_topic: Option<&ConfigResource>,
     ) -> Result<(), Ended> {
@@ -214,7 +223,7 @@ impl<'a> Cluster<'a> {
     /// The settings of a topic. `None` if there is none, or if the user may not ask: then the brokers judge what is too large.
     fn configuration(
         &self,
-        administrator: &AdminClient<Context>,
+        administrator: &AdminClient<DefaultClientContext>,
         topic: &str,
     ) -> Result<Option<ConfigResource>, Ended> {
         let options = AdminOptions::new().request_timeout(Some(RESPONSE_TIMEOUT));
@@ -225,24 +234,9 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Has the context hear what the client tells.
-fn serve(consumer: &BaseConsumer<Context>) {
-    for _ in 0..EVENTS_MAX {
-        if consumer.poll(SERVE_FOR).is_none() {
-            return;
-        }
-    }
-}
-
 fn inquirer(settings: &KafkaSettings, isolation: Isolation) -> Result<BaseConsumer<Context>, Ended> {
-    let inquirer = client::inquirer(settings, isolation).create_with_context(Context::new(settings));
-    let inquirer: BaseConsumer<Context> =
-        inquirer.map_err(|error| Ended::Failed(described(settings, &error)))?;
-    if settings.security.token().is_some() {
-        // It asks for the token at once, and connects with it.
-        serve(&inquirer);
-    }
-    Ok(inquirer)
+    let inquirer = client::inquirer(settings, isolation).create_with_context(Context::new());
+    inquirer.map_err(|error| Ended::Failed(described(settings, &error)))
 }
 
 fn value<'a>(key: &str, of: Option<&'a ConfigResource>) -> Option<&'a str> {

@@ -100,11 +100,8 @@ impl Connection {
         }
         let batch_bytes = client::batch_bytes(message_bytes_max, link.shared.batch_bytes_max());
         let config = client::producer(&settings, &link.shared.id, batch_bytes, message_bytes_max);
-        let producer: KafkaResult<BaseProducer<Context>> =
-            config.create_with_context(Context::new(&settings));
+        let producer: KafkaResult<BaseProducer<Context>> = config.create_with_context(Context::new());
         let producer = producer.map_err(|error| Ended::Failed(described(&settings, &error)))?;
-        // It may ask for a token before it connects.
-        producer.poll(PAUSE);
         if copies[0].is_none() {
             let refused = if settings.creates { cluster.make(&settings.topic)? } else { None };
             if let Some(why) = refused {

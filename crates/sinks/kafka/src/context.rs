@@ -1,19 +1,14 @@
 //! What librdkafka tells: its log, its errors, and messages that could not be delivered.
 
-use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{DeliveryResult, ProducerContext};
 use tracing::{debug, info, warn};
-
-use super::settings::KafkaSettings;
-use super::token::TokenFile;
 
 /// Most lines of librdkafka in a second: while brokers are away it writes some for each attempt.
 const LINES_MAX: u32 = 20;
@@ -22,7 +17,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// See the module. librdkafka calls it on the thread that asks for events.
 pub(super) struct Context {
     state: Mutex<State>,
-    token: Option<TokenFile>,
 }
 
 struct State {
@@ -43,9 +37,9 @@ pub(super) struct Failure {
 }
 
 impl Context {
-    pub(super) fn new(settings: &KafkaSettings) -> Context {
+    pub(super) fn new() -> Context {
         let state = State { failures: Vec::new(), last_error: None, lines_since: Instant::now(), lines: 0 };
-        Context { state: Mutex::new(state), token: settings.security.token().cloned() }
+        Context { state: Mutex::new(state) }
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
@@ -81,13 +75,6 @@ impl Context {
 }
 
 impl ClientContext for Context {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        let read = self.token.as_ref().map(TokenFile::read);
-        read.unwrap_or_else(|| Err("there is no token".to_owned())).map_err(Into::into)
-    }
-
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         if !self.may_log() {
             return;

@@ -29,7 +29,7 @@
 //! many brokers the topics are, `topic` reads their names, `topics` knows which topics of a template are there, `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that
 //! the brokers have left open; `encoder` makes messages, `refused` are those that the brokers refuse; `client` configures librdkafka,
 //! `context` hears from it, `problem` says what its errors mean; `shared` is what outlives a connection, `settings` what the SPEC says,
-//! `security` its TLS and SASL, `token` the file of a token, `target` the SPEC.
+//! `security` its TLS and SASL, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the topic has all of it, or the brokers refuse what is missing.
 //! Invariant: with `exactly_once`, the progress is read after the producer has fenced off all earlier ones, and before it sends.
@@ -55,7 +55,6 @@ mod settings;
 mod shared;
 mod target;
 mod thread;
-mod token;
 mod topic;
 mod topics;
 mod transaction;

@@ -98,7 +98,7 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
             "; set transaction_timeout_seconds to the brokers' transaction.max.timeout.ms, or less".to_owned()
         }
         Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
-            "; check sasl, user and password_file, or oauth_token".to_owned()
+            "; check sasl, user and password_file".to_owned()
         }
         Code::SSL => "; check tls_ca and tls_cert".to_owned(),
         Code::UnsupportedVersion | Code::UnsupportedFeature => {

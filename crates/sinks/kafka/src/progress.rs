@@ -37,8 +37,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const OWN_PATIENCE: Duration = Duration::from_secs(1);
 /// A consumer that reads one partition for no group has nothing to close at the brokers.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client may take to ask for its token.
-const TOKEN_PATIENCE: Duration = Duration::from_millis(10);
 /// How many records at the end are read first; eight times as many if the own one is not among them.
 const FIRST_WINDOW: i64 = 1000;
 const WINDOW_FACTOR: i64 = 8;
@@ -266,14 +264,10 @@ struct Consuming(Option<BaseConsumer<Context>>);
 
 impl Consuming {
     fn new(settings: &KafkaSettings, id: &str, isolation: Isolation) -> Result<Consuming, Ended> {
-        let consumer = client::reader(settings, id, isolation).create_with_context(Context::new(settings));
-        let consumer: BaseConsumer<Context> =
-            consumer.map_err(|error| Ended::Failed(described(settings, &error)))?;
-        if settings.security.token().is_some() {
-            // It asks for the token at once, and connects with it. It has no messages yet.
-            let _no_message = consumer.poll(TOKEN_PATIENCE);
-        }
-        Ok(Consuming(Some(consumer)))
+        let consumer = client::reader(settings, id, isolation).create_with_context(Context::new());
+        consumer
+            .map(|consumer| Consuming(Some(consumer)))
+            .map_err(|error| Ended::Failed(described(settings, &error)))
     }
 
     fn get(&self) -> Result<&BaseConsumer<Context>, Ended> {

@@ -5,23 +5,16 @@ use bbq_spec::{ConfigError, Query, Secret};
 use bbq_tls::ClientTls;
 use rdkafka::ClientConfig;
 
-use super::token::TokenFile;
-
 /// The names that the brokers know.
 const MECHANISMS: [(&str, &str); 3] =
     [("plain", "PLAIN"), ("scram-sha-256", "SCRAM-SHA-256"), ("scram-sha-512", "SCRAM-SHA-512")];
 pub(super) const MECHANISM_WORDS: &[&str] = &["plain", "scram-sha-256", "scram-sha-512"];
-
-/// The option that names the file of a token.
-pub(super) const TOKEN_KEY: &str = "oauth_token";
 
 /// TLS and SASL, or neither.
 #[derive(Clone, Debug)]
 pub(super) struct Security {
     tls: Option<ClientTls>,
     sasl: Option<Sasl>,
-    /// In place of SASL by a password.
-    token: Option<TokenFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,13 +36,9 @@ impl Security {
             // Mistakes are told at the start. librdkafka reads the files again for each producer.
             tls.read().map_err(|error| wrong(&error.to_string()))?;
         }
-        let token = query.take(TOKEN_KEY, TokenFile::of)?;
         let mechanism = query.take_word("sasl", &MECHANISMS)?;
         let user = query.take("user", |user| Ok(user.to_owned()))?;
         let password = query.take_secret("password")?;
-        if token.is_some() && (mechanism.is_some() || user.is_some() || password.is_some()) {
-            return Err(wrong("oauth_token is a way of its own; leave out sasl, user and the password"));
-        }
         let sasl = match (user, password) {
             (None, None) if mechanism.is_some() => {
                 return Err(wrong("sasl needs user=NAME, and password_file=PATH or password_env=NAME"));
@@ -62,12 +51,7 @@ impl Security {
                 Some(Sasl { mechanism, user, password })
             }
         };
-        Ok(Security { tls, sasl, token })
-    }
-
-    /// The token that librdkafka asks for.
-    pub(super) fn token(&self) -> Option<&TokenFile> {
-        self.token.as_ref()
+        Ok(Security { tls, sasl })
     }
 
     /// Whether the connection is not encrypted.
@@ -76,11 +60,11 @@ impl Security {
     }
 
     pub(super) fn apply(&self, config: &mut ClientConfig) {
-        let protocol = match (self.tls.is_some(), self.sasl.is_some() || self.token.is_some()) {
-            (false, false) => "plaintext",
-            (true, false) => "ssl",
-            (false, true) => "sasl_plaintext",
-            (true, true) => "sasl_ssl",
+        let protocol = match (&self.tls, &self.sasl) {
+            (None, None) => "plaintext",
+            (Some(_), None) => "ssl",
+            (None, Some(_)) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
         };
         config.set("security.protocol", protocol);
         if let Some(ClientTls { ca, certificate }) = &self.tls {
@@ -92,9 +76,6 @@ impl Security {
                 config.set("ssl.certificate.location", certificate.to_string_lossy());
                 config.set("ssl.key.location", key.to_string_lossy());
             }
-        }
-        if self.token.is_some() {
-            config.set("sasl.mechanism", "OAUTHBEARER");
         }
         if let Some(Sasl { mechanism, user, password }) = &self.sasl {
             config.set("sasl.mechanism", *mechanism);

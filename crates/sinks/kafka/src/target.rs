@@ -6,16 +6,14 @@ use std::time::Duration;
 use bbq_format::Format;
 use bbq_sink::{
     DEAD_LETTERS_OPTION, FORMAT_WORDS, Kind, LinkSink, Now, OpenError, Sink, Target, format_option,
-    parse_servers,
-    tls_options::{self, PATH},
-    with_port,
+    parse_servers, tls_options, with_port,
 };
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
 use super::link::TRANSACTION_BYTES_MAX;
 use super::links::KafkaLinks;
-use super::security::{MECHANISM_WORDS, Security, TOKEN_KEY};
+use super::security::{MECHANISM_WORDS, Security};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Remembered;
 use super::topic::{self, check_topic};
@@ -116,12 +114,6 @@ pub static KAFKA: Kind = Kind {
             values: Values::Secret,
             default: "none",
             meaning: "the password of `user`",
-        },
-        SpecOption {
-            key: TOKEN_KEY,
-            values: PATH,
-            default: "none",
-            meaning: "a file with a token, in place of `user` (SASL's OAUTHBEARER); it is read again before the token expires",
         },
         SpecOption {
             key: "tls",
@@ -284,8 +276,6 @@ mod tests {
             ("kafka://host/logs?sasl=plain", "user=NAME"),
             ("kafka://host/logs?sasl=gssapi", "plain, scram-sha-256, scram-sha-512"),
             ("kafka://host/logs?password_env=PATH", "user=NAME"),
-            ("kafka://host/logs?oauth_token=/nowhere", "/nowhere"),
-            ("kafka://host/logs?oauth_token=Cargo.toml&user=me", "a way of its own"),
             ("kafka://host/logs?tls_ca=/nowhere", "/nowhere"),
             ("kafka://host/logs?tls_cert=/nowhere", "tls_key=PATH"),
         ] {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use bbq_spec::RateLimitedLog;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tracing::{info, warn};
 
 use super::client;
 use super::cluster::{Cluster, DEFAULT_REPLICATION, RESPONSE_TIMEOUT};
-use super::context::Context;
 use super::link::Ended;
 use super::problem::{described, described_code};
 use super::settings::KafkaSettings;
@@ -115,9 +115,8 @@ impl Cluster<'_> {
     /// Makes a topic as the brokers are configured, and waits until it is there. Returns why the brokers refuse it, if they do.
     pub(super) fn make(&self, topic: &str) -> Result<Option<String>, Ended> {
         let config = client::administrator(self.settings);
-        let administrator: AdminClient<Context> = config
-            .create_with_context(Context::new(self.settings))
-            .map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+        let administrator: AdminClient<DefaultClientContext> =
+            config.create().map_err(|error| Ended::Failed(described(self.settings, &error)))?;
         let new = NewTopic {
             name: topic,
             num_partitions: DEFAULT_PARTITIONS,
