@@ -239,7 +239,6 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         "tls_server_name",
         "tokens",
         "creds",
-        "oauth_token",
         "mode",
         "owner",
         "group",
