@@ -65,7 +65,7 @@ pub(crate) struct AsyncSink<D> {
     running: JoinSet<Finished>,
     /// Deliveries that have ended while this sink waited.
     finished: Vec<Result<Finished, JoinError>>,
-    /// Deliveries that the destination has not taken, in their order. The next call of `settle` tries again.
+    /// Deliveries that the destination has not taken, in their order. Calls of `settle` try again, as many at a time as there may be.
     failed: Vec<Delivery>,
     /// The state that the cursor has.
     committed: String,
@@ -155,7 +155,8 @@ impl<D: Destination> Sink for AsyncSink<D> {
     }
 
     fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
-        for delivery in std::mem::take(&mut self.failed) {
+        let room = self.destination.deliveries_max().saturating_sub(self.running.len() + self.finished.len());
+        for delivery in self.failed.drain(..room.min(self.failed.len())).collect::<Vec<_>>() {
             self.begin(delivery);
         }
         self.begin_waiting();

@@ -1,11 +1,12 @@
 //! How many requests a sink has in flight.
 //!
 //! With `in_flight=auto` there is one at first. Each time that as many as there may be have been answered, there may be one more, unless they took
-//! twice as long as the quickest before: then they wait for each other at the receiver, and more of them would only wait longer. A receiver that
-//! says that it has too much to do, or does not respond, gets half as many. So does one now and then, to learn how quick it is by now.
+//! twice as long as the quickest before: then they wait for each other at the receiver, and more of them would only wait longer. One that is alone
+//! waits for no other, however long it takes. A receiver that says that it has too much to do, or does not respond, gets half as many. So does
+//! one now and then, to learn how quick it is by now.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::options::IN_FLIGHT_MAX;
@@ -36,14 +37,20 @@ struct Round {
     quickest: Option<Duration>,
     /// How many rounds there were since another one was forgotten.
     rounds: u32,
+    /// How often the receiver had too much to do.
+    overloads: u64,
 }
 
 /// A request in flight.
-pub(super) struct InFlight<'a>(&'a Concurrency);
+pub(super) struct InFlight<'a> {
+    of: &'a Concurrency,
+    /// [`Round::overloads`] when it began.
+    overloads: u64,
+}
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.of.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -62,40 +69,49 @@ impl Concurrency {
     /// A request begins. It ends when what is returned is dropped.
     pub(super) fn begin(&self) -> InFlight<'_> {
         self.running.fetch_add(1, Ordering::Relaxed);
-        InFlight(self)
+        InFlight { of: self, overloads: self.round().map_or(0, |round| round.overloads) }
     }
 
-    /// A receiver has taken a request, in this time. Called while the request is in flight.
+    fn round(&self) -> Option<MutexGuard<'_, Round>> {
+        self.adaptive.as_ref().map(|round| round.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl InFlight<'_> {
+    /// The receiver has taken the request, in this time.
     pub(super) fn taken(&self, took: Duration) {
-        let (Some(round), now) = (&self.adaptive, self.now()) else { return };
+        let Concurrency { now: now_max, running, .. } = self.of;
+        let (Some(mut round), now) = (self.of.round(), self.of.now()) else { return };
         // Fewer than there may be say nothing about more.
-        if self.running.load(Ordering::Relaxed) < now {
+        if running.load(Ordering::Relaxed) < now {
             return;
         }
-        let mut round = round.lock().unwrap_or_else(PoisonError::into_inner);
         (round.answers, round.time) = (round.answers + 1, round.time + took);
         if (round.answers as usize) < now {
             return;
         }
         let mean = round.time / round.answers;
-        let quickest = round.quickest.map_or(mean, |quickest| quickest.min(mean));
-        let rounds = round.rounds + 1;
-        let next = if rounds == ROUNDS_REMEMBERED {
-            *round = Round::default();
+        let quickest = round.quickest.filter(|_| now > 1).map_or(mean, |quickest| quickest.min(mean));
+        (round.answers, round.time, round.rounds) = (0, Duration::ZERO, round.rounds + 1);
+        round.quickest = Some(quickest);
+        let next = if round.rounds == ROUNDS_REMEMBERED {
+            (round.quickest, round.rounds) = (None, 0);
             now / 2
+        } else if mean > quickest * SLOWER {
+            now - 1
         } else {
-            *round = Round { quickest: Some(quickest), rounds, ..Round::default() };
-            if mean > quickest * SLOWER { now - 1 } else { now + 1 }
+            now + 1
         };
-        self.now.store(next.clamp(1, IN_FLIGHT_MAX as usize), Ordering::Relaxed);
+        now_max.store(next.clamp(1, IN_FLIGHT_MAX as usize), Ordering::Relaxed);
     }
 
-    /// A receiver has too much to do, or does not respond.
+    /// The receiver has too much to do, or does not respond. Of several that were in flight together, this counts once.
     pub(super) fn overloaded(&self) {
-        let Some(round) = &self.adaptive else { return };
-        let mut round = round.lock().unwrap_or_else(PoisonError::into_inner);
-        (round.answers, round.time) = (0, Duration::ZERO);
-        self.now.store((self.now() / 2).max(1), Ordering::Relaxed);
+        let Some(mut round) = self.of.round().filter(|round| round.overloads == self.overloads) else {
+            return;
+        };
+        (round.answers, round.time, round.overloads) = (0, Duration::ZERO, round.overloads + 1);
+        self.of.now.store((self.of.now() / 2).max(1), Ordering::Relaxed);
     }
 }
 
@@ -108,7 +124,7 @@ mod tests {
         for _ in 0..rounds {
             let now = concurrency.now();
             let running: Vec<_> = (0..now).map(|_| concurrency.begin()).collect();
-            (0..now).for_each(|_| concurrency.taken(Duration::from_millis(took(now))));
+            running.iter().for_each(|request| request.taken(Duration::from_millis(took(now))));
             drop(running);
         }
         concurrency.now()
@@ -130,17 +146,22 @@ mod tests {
     fn an_overloaded_receiver_gets_half_and_few_requests_say_nothing() {
         let concurrency = Concurrency::new(None);
         rounds(&concurrency, 20, |_| 10);
-        (0..2).for_each(|_| concurrency.overloaded());
-        assert_eq!(concurrency.now(), 4);
+        // All that were on their way tell the same.
+        let together: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| concurrency.begin()).collect();
+        together.iter().for_each(InFlight::overloaded);
+        drop(together);
+        assert_eq!(concurrency.now(), 8);
         let one = concurrency.begin();
-        (0..20).for_each(|_| concurrency.taken(Duration::from_millis(1)));
+        (0..20).for_each(|_| one.taken(Duration::from_millis(1)));
         drop(one);
-        assert_eq!(concurrency.now(), 4);
-        (0..9).for_each(|_| concurrency.overloaded());
+        assert_eq!(concurrency.now(), 8);
+        (0..9).for_each(|_| concurrency.begin().overloaded());
         assert_eq!(concurrency.now(), 1);
+        // What is larger than before takes longer.
+        assert_eq!(rounds(&concurrency, 20, |_| 1000), IN_FLIGHT_MAX as usize);
         let fixed = Concurrency::new(Some(3));
         rounds(&fixed, 20, |_| 10);
-        fixed.overloaded();
+        fixed.begin().overloaded();
         assert_eq!(fixed.now(), 3);
     }
 }

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::answer::{Answer, Verdict};
 use super::body_bytes::BodyBytes;
-use super::concurrency::Concurrency;
+use super::concurrency::{Concurrency, InFlight};
 use super::exchange::Exchange;
 use super::options::RequestOptions;
 use super::receivers::{Receiver, Receivers};
@@ -45,6 +45,7 @@ struct Request<'a> {
     bytes: usize,
     /// Until the answer.
     took: Duration,
+    in_flight: InFlight<'a>,
 }
 
 /// See the module.
@@ -155,12 +156,12 @@ impl<S: Display + Send + Sync> Policy<S> {
             };
             let text = std::mem::take(&mut sent.part.text);
             let (bytes, records, begun) = (text.len(), sent.part.records, Instant::now());
-            let _until_answered = self.concurrency.begin();
+            let in_flight = self.concurrency.begin();
             let asked = self.in_time(receiver, by.exchange(receiver, text, &sent.part)).await;
             let Answer { verdict, has_taken_some, rest } = match asked {
                 Ok(answer) => answer,
                 Err(error) => {
-                    self.concurrency.overloaded();
+                    in_flight.overloaded();
                     if error.kind() == io::ErrorKind::TimedOut && records > 1 && self.body_bytes.may_shrink()
                     {
                         self.body_bytes.late(bytes);
@@ -173,7 +174,7 @@ impl<S: Display + Send + Sync> Policy<S> {
             if has_taken_some {
                 self.refusals.taken();
             }
-            let request = Request { sent: &sent, bytes, took: begun.elapsed() };
+            let request = Request { sent: &sent, bytes, took: begun.elapsed(), in_flight };
             self.carry_out(verdict, &request, delivery, by, (receiver, has_others)).await?;
             if let Some(rest) = rest {
                 rest.await;
@@ -185,7 +186,7 @@ impl<S: Display + Send + Sync> Policy<S> {
     async fn carry_out<E: Exchange<Server = S>>(
         &self,
         verdict: Verdict,
-        &Request { sent, bytes, took }: &Request<'_>,
+        Request { sent, bytes, took, in_flight }: &Request<'_>,
         delivery: &mut Delivery,
         by: &E,
         (receiver, has_others): (&Receiver<S>, bool),
@@ -193,8 +194,8 @@ impl<S: Display + Send + Sync> Policy<S> {
         let records = sent.part.records;
         match verdict {
             Verdict::Taken => {
-                self.body_bytes.taken(took, self.timeout);
-                self.concurrency.taken(took);
+                self.body_bytes.taken(*took, self.timeout);
+                in_flight.taken(*took);
                 self.refusals.taken();
                 delivery.confirm(sent);
             }
@@ -208,13 +209,13 @@ impl<S: Display + Send + Sync> Policy<S> {
                 }
             }
             Verdict::Later(why) => {
-                self.concurrency.overloaded();
+                in_flight.overloaded();
                 delivery.forget_failure_unless(has_others);
                 return Err(Left { why, has_failed: false });
             }
             Verdict::Failed(why) if has_others => return Err(Left { why, has_failed: true }),
             Verdict::TooLarge(_) if records > 1 => {
-                self.body_bytes.too_large(bytes);
+                self.body_bytes.too_large(*bytes);
                 delivery.halve(sent);
             }
             Verdict::Refused(_) | Verdict::Failed(_) if records > 1 => delivery.halve(sent),
