@@ -87,7 +87,7 @@ impl Preset {
     }
 
     /// What the body of such a response says of so many messages, and whether the server has taken any of them. If the index of a message
-    /// `is_of_sender`, an index that is missing or closed is the message's fault: nobody else is to wait for it.
+    /// `is_of_sender`, an index that is missing, or takes nothing, is the message's fault: nobody else is to wait for it.
     pub(super) fn verdict(self, body: &[u8], records: u64, is_of_sender: bool) -> (Verdict, bool) {
         let items = match serde_json::from_slice::<Bulk>(body) {
             Ok(bulk) if !bulk.errors => return (Verdict::Taken, true),
@@ -107,11 +107,9 @@ impl Preset {
         let failed = || items.iter().filter(|item| !is_there(item));
         let text = |item: &Item| format!("{} {}", item.status, item.error);
         // What may be taken later is sent again first: a body with both would be halved for nothing.
-        let is_at_fault = |item: &&Item| item.has_failed() || (is_of_sender && item.lacks_index());
-        let is_temporary = |item: &&Item| item.is_temporary() || (!is_of_sender && item.lacks_index());
-        let verdict = if let Some(why) = failed().find(is_temporary).map(text) {
+        let verdict = if let Some(why) = failed().find(|item| item.is_temporary(is_of_sender)).map(text) {
             Verdict::Later(why)
-        } else if let Some(why) = failed().find(is_at_fault).map(text) {
+        } else if let Some(why) = failed().find(|item| item.has_failed(is_of_sender)).map(text) {
             Verdict::Failed(why)
         } else {
             failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused)
@@ -141,18 +139,15 @@ struct Item {
 }
 
 impl Item {
-    fn is_temporary(&self) -> bool {
-        matches!(self.status, 401 | 408 | 429) || self.status > FAILED
+    /// The index is missing (404), or takes nothing (403): the same for all messages, unless senders choose it.
+    fn is_temporary(&self, is_of_sender: bool) -> bool {
+        let lacks_index = matches!(self.status, 403 | 404);
+        matches!(self.status, 401 | 408 | 429) || self.status > FAILED || (lacks_index && !is_of_sender)
     }
 
-    /// There is no such index, or it takes nothing.
-    fn lacks_index(&self) -> bool {
-        matches!(self.status, 403 | 404)
-    }
-
-    /// The server cannot handle the document, or any.
-    fn has_failed(&self) -> bool {
-        self.status == FAILED
+    /// The server cannot handle the document, or any. Or its index takes nothing now.
+    fn has_failed(&self, is_of_sender: bool) -> bool {
+        self.status == FAILED || (self.status == 403 && is_of_sender)
     }
 }
 
@@ -185,11 +180,10 @@ mod tests {
         assert!(why.contains("why 429"), "{why}");
         assert!(matches!(verdict(&items(&[404])), Verdict::Later(_)), "the index can be made");
         // One of many indices that senders choose.
-        for status in [403, 404] {
-            let text = items(&[201, status]);
-            let verdict = Preset::Elasticsearch.verdict(text.as_bytes(), 2, true);
-            assert!(matches!(verdict, (Verdict::Failed(_), true)), "{status}");
-        }
+        let of_sender = |status| Preset::Elasticsearch.verdict(items(&[201, status]).as_bytes(), 2, true);
+        assert!(matches!(of_sender(403), (Verdict::Failed(_), true)), "it may take something later");
+        assert!(matches!(of_sender(404), (Verdict::Refused(_), true)), "it is not there");
+        assert!(matches!(of_sender(429), (Verdict::Later(_), true)));
         let Verdict::Failed(why) = verdict(&items(&[201, 400, 500])) else { panic!("it failed on one") };
         assert!(why.contains("why 500"), "{why}");
         assert!(matches!(verdict(&items(&[500, 503])), Verdict::Later(_)));
