@@ -59,8 +59,8 @@ impl Field {
         matches!(self, Field::Host | Field::App)
     }
 
-    /// Whether a sender can choose any text for it.
+    /// Whether a sender can choose any text for it. A client of bbq may say which listener was the first.
     pub(super) fn is_of_sender(self) -> bool {
-        matches!(self, Field::Host | Field::App | Field::Severity | Field::Stream)
+        matches!(self, Field::Listener | Field::Host | Field::App | Field::Severity | Field::Stream)
     }
 }

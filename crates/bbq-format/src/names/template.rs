@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn it_is_known_who_chooses_the_beginning() {
         for (text, is_of_sender) in
-            [("{host}x", true), ("x{host}", false), ("{listener}", false), ("{date}", false)]
+            [("{host}x", true), ("x{host}", false), ("{listener}", true), ("{date}", false)]
         {
             assert_eq!(parse(text).unwrap().begins_with_sender(), is_of_sender, "{text}");
         }

@@ -74,6 +74,11 @@ impl<'a> Cluster<'a> {
 
     /// Waits until the brokers respond. Returns what they tell of the topic, if they have it.
     pub(super) fn find(&self, topic: &str) -> Result<Option<Copies>, Ended> {
+        self.ask(topic)?.map_err(|code| Ended::Failed(described_code(self.settings, code)))
+    }
+
+    /// The same; or why they tell nothing of it.
+    pub(super) fn ask(&self, topic: &str) -> Result<Result<Option<Copies>, Code>, Ended> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         let mut wait = FIRST_WAIT;
         loop {
@@ -87,15 +92,15 @@ impl<'a> Cluster<'a> {
                     let partitions = topic.into_iter().flat_map(|topic| topic.partitions());
                     let replicas = partitions.map(|partition| partition.replicas().len()).min();
                     return match code {
-                        None => Ok(replicas.map(|replicas| Copies {
+                        None => Ok(Ok(replicas.map(|replicas| Copies {
                             replicas,
                             min_in_sync: None,
                             brokers: found.brokers().len(),
-                        })),
-                        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(None),
+                        }))),
+                        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(Ok(None)),
                         // It is being made, or its leader changes.
-                        Some(Code::LeaderNotAvailable) => Ok(None),
-                        Some(code) => Err(Ended::Failed(described_code(self.settings, code))),
+                        Some(Code::LeaderNotAvailable) => Ok(Ok(None)),
+                        Some(code) => Ok(Err(code)),
                     };
                 }
                 Err(error) => {

@@ -81,12 +81,13 @@ mod tests {
 
     #[test]
     fn a_template_of_topics_begins_with_its_own_text() {
-        for text in ["logs", "logs-{host}", "{listener}.{app}", "{date}-{host}", "logs_{date:%Y.%m.%d}"] {
+        for text in ["logs", "logs-{host}", "l.{listener}.{app}", "{date}-{host}", "logs_{date:%Y.%m.%d}"] {
             assert!(parse(text).is_ok(), "{text}");
         }
         for (text, says) in [
             ("{host}-logs", "senders could choose any topic"),
             ("{app}", "senders could choose any topic"),
+            ("{listener}-{date}", "senders could choose any topic"),
             ("logs-{stream}", "{stream} cannot be in a topic"),
             ("logs-{date:%Y/%m}", "is not the name of a topic"),
             ("lögs-{host}", "is not the name of a topic"),

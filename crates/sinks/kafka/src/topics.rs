@@ -23,6 +23,8 @@ use super::settings::KafkaSettings;
 const DEFAULT_PARTITIONS: i32 = -1;
 /// A topic that was missing is looked for again after this time.
 const MISSING_FOR: Duration = Duration::from_secs(60);
+/// After a look in vain there is no other for this time: each takes a connection, and a sender may choose a thousand names.
+const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// What is known of the topics of a template.
 #[derive(Debug, Default)]
@@ -30,6 +32,8 @@ pub(super) struct KnownTopics {
     there: HashSet<String>,
     /// Since when.
     missing: HashMap<String, Instant>,
+    /// When one was looked for in vain.
+    missed: Option<Instant>,
     /// Lines about missing topics.
     log: RateLimitedLog,
 }
@@ -57,7 +61,9 @@ impl KnownTopics {
     pub(super) fn place(&self, topic: &str) -> Place {
         if self.there.contains(topic) {
             Place::Own
-        } else if self.missing.get(topic).is_some_and(|since| since.elapsed() < MISSING_FOR) {
+        } else if self.missing.get(topic).is_some_and(|since| since.elapsed() < MISSING_FOR)
+            || self.missed.is_some_and(|at| at.elapsed() < LOOKS_APART)
+        {
             Place::Other
         } else {
             Place::Unknown
@@ -71,10 +77,13 @@ impl KnownTopics {
         settings: &KafkaSettings,
         cluster: &Cluster<'_>,
     ) -> Result<Place, Ended> {
-        let why = match cluster.find(topic)? {
-            Some(_) => None,
-            None if settings.creates => cluster.make(topic)?,
-            None => Some("create=off".to_owned()),
+        let why = match cluster.ask(topic)? {
+            Ok(Some(_)) => None,
+            Ok(None) if settings.creates => cluster.make(topic)?,
+            Ok(None) => Some("create=off".to_owned()),
+            // Senders choose names: this one may be of somebody else.
+            Err(code @ (Code::TopicAuthorizationFailed | Code::InvalidTopic)) => Some(code.to_string()),
+            Err(code) => return Err(Ended::Failed(described_code(settings, code))),
         };
         let Some(why) = why else {
             self.missing.remove(topic);
@@ -87,11 +96,12 @@ impl KnownTopics {
                 topic,
                 other = settings.topic,
                 silent,
-                "there is no such topic, and bbq does not create it ({why}): its messages go to the topic of all others"
+                "the topic is not there for bbq, and bbq does not create it ({why}): its messages go to the topic of all others"
             );
         }
         self.missing.retain(|_, since| since.elapsed() < MISSING_FOR);
         self.missing.insert(topic.to_owned(), Instant::now());
+        self.missed = Some(Instant::now());
         Ok(Place::Other)
     }
 }
