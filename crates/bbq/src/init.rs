@@ -64,7 +64,9 @@ fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> a
         write!(out, "{}\n  [{}] ", question.text, question.default)?;
         out.flush()?;
         let mut line = String::new();
-        input.read_line(&mut line)?;
+        if input.read_line(&mut line)? == 0 && is_terminal {
+            return Err(misuse(anyhow!("nothing is written, as the questions were not answered")));
+        }
         if !is_terminal {
             writeln!(out)?;
         }
@@ -181,17 +183,20 @@ fn quoted(text: &str) -> String {
 fn write_checked(path: &Path, text: &str) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(cannot)?;
-    file.write_all(text.as_bytes()).with_context(cannot)?;
+    let written = file.write_all(text.as_bytes()).with_context(cannot);
+    written.and_then(|()| check(path)).inspect_err(|_| {
+        // Nobody has seen it.
+        let _left_behind = fs::remove_file(path);
+    })
+}
+
+fn check(path: &Path) -> anyhow::Result<()> {
     let source = ConfigSource {
         path: Some(path.to_owned()),
         environment: Environment::default(),
         overrides: Overrides::default(),
     };
-    source.load(&KINDS).map(drop).map_err(|why| {
-        // Nobody has seen it.
-        let _left_behind = fs::remove_file(path);
-        misuse(why)
-    })
+    source.load(&KINDS).map(drop).map_err(misuse)
 }
 
 #[cfg(test)]
