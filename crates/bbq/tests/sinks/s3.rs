@@ -92,17 +92,22 @@ fn a_key_that_the_server_does_not_know_is_told() {
 
 /// A server whose sink has everything from the profile `logs` of the files in `{dir}/.aws`.
 fn with_profile(config: &str) -> Setup {
+    with_files(&format!("[profile logs]\n{config}\n"), "profile=logs")
+}
+
+/// A server with this file in `{dir}/.aws`, and with keys in its environment.
+fn with_files(config: &str, query: &str) -> Setup {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"]);
-    setup.set_sinks(&[&format!("s3://{BUCKET}/host?object_seconds=1&profile=logs")]);
+    setup.set_sinks(&[&format!("s3://{BUCKET}/host?object_seconds=1&{query}")]);
     fs::create_dir(setup.path().join(".aws")).expect("a directory");
-    fs::write(setup.path().join(".aws/config"), format!("[profile logs]\n{config}\n")).expect("a file");
+    fs::write(setup.path().join(".aws/config"), config).expect("a file");
     let home = format!("HOME={}", setup.path().display());
     // Which the profile of the SPEC goes before.
     setup.config("drain_timeout_seconds = 1\n").prefix(&[
         "env",
         &home,
-        "AWS_ACCESS_KEY_ID=you",
-        "AWS_SECRET_ACCESS_KEY=x",
+        &format!("AWS_ACCESS_KEY_ID={}", if query.contains("profile") { "you" } else { KEY_ID }),
+        &format!("AWS_SECRET_ACCESS_KEY={SECRET}"),
     ])
 }
 
@@ -138,6 +143,21 @@ fn a_profile_with_what_is_not_supported_is_refused() {
     let (code, output) = refused_start(&mut setup.command());
     assert_eq!(code, Some(2), "{output}");
     assert!(output.contains("sso_session") && output.contains(".aws/config"), "{output}");
+}
+
+/// People sign in by `aws sso login`, and a server on their machine has keys of its own.
+#[test]
+fn a_profile_with_what_is_not_supported_matters_only_to_who_needs_its_keys() {
+    let s3 = S3::new();
+    s3.make_bucket();
+    let _running = s3.start();
+    let config =
+        format!("[default]\nsso_session = corp\nregion = us-east-1\nendpoint_url = {}\n", plain(s3.port));
+    let setup = with_files(&config, "level=3");
+    let server = setup.start();
+    server.send(1, b"precious\n");
+    server.wait_delivered(1);
+    assert_eq!(messages(&s3.bucket()), ["precious"]);
 }
 
 #[test]

@@ -38,14 +38,16 @@ pub(super) struct AwsFiles {
     /// Somebody asks for the profile, so there must be one.
     is_named: bool,
     is_of_spec: bool,
+    /// Nobody has named a file or a profile: a home that bbq's user may not look into has none for it.
+    may_be_closed: bool,
 }
 
-/// What the files say about the profile.
+/// What the files say about the profile. What is wrong in a part of it matters to who needs that part.
 #[derive(Debug)]
 pub(super) struct Profile {
-    pub(super) source: Source,
+    pub(super) source: Result<Source, String>,
     pub(super) region: Option<String>,
-    pub(super) endpoint: Option<String>,
+    pub(super) endpoint: Result<Option<String>, String>,
 }
 
 /// Where the profile has its credentials from.
@@ -80,7 +82,9 @@ impl AwsFiles {
         let named = profile.map(str::to_owned);
         let named =
             named.or_else(|| environment("AWS_PROFILE")).or_else(|| environment("AWS_DEFAULT_PROFILE"));
+        const PLACES: [&str; 2] = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"];
         AwsFiles {
+            may_be_closed: named.is_none() && PLACES.iter().all(|place| environment(place).is_none()),
             config: place("AWS_CONFIG_FILE", "config"),
             credentials: place("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
             is_of_spec: profile.is_some(),
@@ -96,8 +100,11 @@ impl AwsFiles {
 
     /// Reads both. A file that is not there is empty.
     pub(super) fn read(&self) -> Result<Profile, String> {
-        let config = self.config.as_deref().map(sections).transpose()?.unwrap_or_default();
-        let credentials = self.credentials.as_deref().map(sections).transpose()?.unwrap_or_default();
+        let read = |path: &Option<PathBuf>| {
+            let sections = path.as_deref().map(|path| sections(path, self.may_be_closed)).transpose();
+            sections.map(Option::unwrap_or_default)
+        };
+        let (config, credentials) = (read(&self.config)?, read(&self.credentials)?);
         let of_credentials = credentials.get(&self.profile);
         let of_config = self.of_config(&config);
         if self.is_named && self.profile != DEFAULT && of_config.is_none() && of_credentials.is_none() {
@@ -115,9 +122,9 @@ impl AwsFiles {
             credentials: of_credentials.unwrap_or(&nothing),
         };
         Ok(Profile {
-            source: view.source()?,
+            source: view.source(),
             region: view.get("region").map(str::to_owned),
-            endpoint: view.endpoint(&config)?,
+            endpoint: view.endpoint(&config),
         })
     }
 
@@ -261,13 +268,18 @@ fn words_of(section: &str) -> (&str, &str) {
     (kind, quoted('"').or_else(|| quoted('\'')).unwrap_or(name))
 }
 
-/// Reads a file. Names of sections and keys are as written.
-fn sections(path: &Path) -> Result<BTreeMap<String, Section>, String> {
+/// Reads a file. Names of sections and keys are as written. One that is not there is empty, and one that `may_be_closed` to bbq's user, too.
+fn sections(path: &Path, may_be_closed: bool) -> Result<BTreeMap<String, Section>, String> {
     let shown = path.display();
     let unreadable = |error| format!("cannot read {shown}: {error}");
     // Before it is opened, as opening a pipe waits for its writer.
     let metadata = match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(BTreeMap::new());
+        }
+        Err(error) if may_be_closed && error.kind() == ErrorKind::PermissionDenied => {
+            return Ok(BTreeMap::new());
+        }
         metadata => metadata.map_err(unreadable)?,
     };
     if !metadata.is_file() {
@@ -325,7 +337,7 @@ mod tests {
     }
 
     fn keys(profile: Profile) -> (String, String, Option<String>) {
-        let Source::Keys { id, secret, token } = profile.source else { panic!("{profile:?}") };
+        let Ok(Source::Keys { id, secret, token }) = profile.source else { panic!("{profile:?}") };
         (id, secret.expose().to_owned(), token.map(|token| token.expose().to_owned()))
     }
 
@@ -339,11 +351,11 @@ mod tests {
                            [logs]\naws_access_key_id = LOGS\naws_secret_access_key = sesame\naws_session_token = token\n";
         let home = home(config, credentials);
         let default = read(&home, None).unwrap();
-        assert_eq!((default.region.as_deref(), &default.endpoint), (Some("eu-west-1"), &None));
+        assert_eq!((default.region.as_deref(), &default.endpoint), (Some("eu-west-1"), &Ok(None)));
         assert_eq!(keys(default), ("ID".to_owned(), "a/b+c==".to_owned(), None));
         let logs = read(&home, Some("logs")).unwrap();
         assert_eq!(logs.region.as_deref(), Some("eu-north-1"));
-        assert_eq!(logs.endpoint.as_deref(), Some("https://s3.example:9000"));
+        assert_eq!(logs.endpoint, Ok(Some("https://s3.example:9000".to_owned())));
         assert_eq!(keys(logs), ("LOGS".to_owned(), "sesame".to_owned(), Some("token".to_owned())));
         let words = read(&home, Some("two words")).unwrap();
         assert_eq!(keys(words), ("W".to_owned(), "w=/+#x".to_owned(), None));
@@ -366,7 +378,10 @@ mod tests {
         let other = AwsFiles::new(Some("other"), &variable).read().unwrap_err();
         assert!(other.contains("no profile \"other\"") && other.contains("elsewhere"), "{other}");
         // Without a home there are no files.
-        assert!(matches!(AwsFiles::new(None, &|_| None).read().unwrap().source, Source::None));
+        assert!(matches!(AwsFiles::new(None, &|_| None).read().unwrap().source, Ok(Source::None)));
+        // Nor in a home that is none.
+        let nowhere = |name: &str| (name == "HOME").then(|| "/dev/null".to_owned());
+        assert!(matches!(AwsFiles::new(None, &nowhere).read().unwrap().source, Ok(Source::None)));
     }
 
     #[test]
@@ -384,7 +399,8 @@ mod tests {
             ("[broken", "", "line 2"),
         ] {
             let home = home(&format!("[default]\n{config}\n"), &format!("[default]\n{credentials}\n"));
-            let error = read(&home, None).unwrap_err();
+            let read = read(&home, None).and_then(|profile| profile.source.and(profile.endpoint));
+            let error = read.unwrap_err();
             assert!(error.contains(words) && error.contains(".aws/"), "{error}");
             assert!(!error.contains("sesame"), "{error}");
         }
@@ -401,7 +417,8 @@ mod tests {
     fn the_endpoint_of_a_service_goes_before_that_of_the_profile() {
         let services = "services = dev\nendpoint_url = http://all\n[services dev]\ndynamodb =\n  endpoint_url = http://no\n\
                         s3 =\n  # comment\n  endpoint_url = http://s3.example\n  addressing_style = path\n";
-        let endpoint = |text: &str| read(&home(&format!("[default]\n{text}"), ""), None).unwrap().endpoint;
+        let endpoint =
+            |text: &str| read(&home(&format!("[default]\n{text}"), ""), None).unwrap().endpoint.unwrap();
         assert_eq!(endpoint(services).as_deref(), Some("http://s3.example"));
         assert_eq!(
             endpoint("services = dev\nendpoint_url = http://all\n[services dev]\n").as_deref(),
@@ -413,8 +430,8 @@ mod tests {
     #[test]
     fn a_role_may_come_by_a_token() {
         let home = home("[default]\nrole_arn = arn\nweb_identity_token_file = /run/token\n", "");
-        let Source::WebIdentity { token_file, role_arn, session_name } = read(&home, None).unwrap().source
-        else {
+        let source = read(&home, None).unwrap().source.unwrap();
+        let Source::WebIdentity { token_file, role_arn, session_name } = source else {
             panic!("no web identity");
         };
         assert_eq!((token_file.as_str(), role_arn.as_str(), session_name), ("/run/token", "arn", None));

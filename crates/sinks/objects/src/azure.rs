@@ -13,7 +13,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use super::connection::{Connection, once};
 use super::settings::ObjectSettings;
 use super::store::{Bucket, Cloud, Remote, Store};
-use super::target::{BYTES, FOLDER, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
+use super::target::{OBJECT_OPTIONS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
     condition: "If-None-Match: *",
@@ -27,32 +27,31 @@ pub static AZURE: Kind = Kind {
     word: "az",
     argument: "//ACCOUNT/CONTAINER[/PREFIX]",
     summary: "writes objects to Azure Blob Storage, each message exactly once",
-    options: &[&[
-        BYTES,
-        SECONDS,
-        FOLDER,
-        LEVEL,
-        SpecOption {
-            key: "endpoint",
-            values: Values::Text { form: "URL", pattern: "" },
-            default: "that of AZURE_STORAGE_CONNECTION_STRING, or Azure's",
-            meaning: "the URL of the account's blobs, such as `http://HOST:10000/ACCOUNT` of an emulator",
-        },
-        SpecOption {
-            key: "access_key",
-            values: Values::Secret,
-            default: "AZURE_STORAGE_KEY, or the identity of the machine",
-            meaning: "a key of the account",
-        },
-        SpecOption {
-            key: "sas",
-            values: Values::Secret,
-            default: "AZURE_STORAGE_SAS_TOKEN",
-            meaning: "a shared access signature, as `az storage container generate-sas` makes it, instead of `access_key`",
-        },
-        PROXY,
-        tls_options::CA,
-    ]],
+    options: &[
+        &OBJECT_OPTIONS,
+        &[
+            SpecOption {
+                key: "endpoint",
+                values: Values::Text { form: "URL", pattern: "" },
+                default: "that of AZURE_STORAGE_CONNECTION_STRING, or Azure's",
+                meaning: "the URL of the account's blobs, such as `http://HOST:10000/ACCOUNT` of an emulator",
+            },
+            SpecOption {
+                key: "access_key",
+                values: Values::Secret,
+                default: "AZURE_STORAGE_KEY, or the identity of the machine",
+                meaning: "a key of the account",
+            },
+            SpecOption {
+                key: "sas",
+                values: Values::Secret,
+                default: "AZURE_STORAGE_SAS_TOKEN",
+                meaning: "a shared access signature, as `az storage container generate-sas` makes it, instead of `access_key`",
+            },
+            PROXY,
+            tls_options::CA,
+        ],
+    ],
     is_exclusive: false,
     parse,
 };
@@ -127,20 +126,23 @@ impl Access {
                     .map(|(_, value)| value.trim())
                     .next()
             };
-            return match get("AccountName").filter(|of| *of != account) {
-                // Somebody who gives all of it does not mean the environment.
-                Some(_) if is_given => Ok(self),
-                Some(of) => Err(other(CONNECTION, of)),
-                None => Ok(Access {
-                    endpoint: match (self.endpoint, get("BlobEndpoint")) {
-                        (None, Some(url)) => {
-                            Some(endpoint(url).map_err(|problem| format!("{CONNECTION}: {problem}"))?)
-                        }
-                        (given, _) => given,
+            let of = get("AccountName").or_else(|| get("BlobEndpoint").and_then(account_of));
+            return match of {
+                Some(of) if of == account => Ok(Access {
+                    endpoint: match self.endpoint {
+                        None => connection_endpoint(account, &get)
+                            .map_err(|problem| format!("{CONNECTION}: {problem}"))?,
+                        given => given,
                     },
                     key: self.key.or(secret(CONNECTION, get("AccountKey"))?),
                     sas: self.sas.or(secret(CONNECTION, get("SharedAccessSignature"))?),
                 }),
+                // Somebody who gives all of it does not mean the environment.
+                _ if is_given => Ok(self),
+                Some(of) => Err(other(CONNECTION, of)),
+                None => Err(format!(
+                    "{CONNECTION} does not say of which account it is; add AccountName={account}"
+                )),
             };
         }
         let (key, sas) = (environment("AZURE_STORAGE_KEY"), environment("AZURE_STORAGE_SAS_TOKEN"));
@@ -157,15 +159,34 @@ impl Access {
     }
 }
 
+/// The account in the URL of its blobs: `https://ACCOUNT.blob...`, or of an emulator `http://HOST/ACCOUNT`.
+fn account_of(url: &str) -> Option<&str> {
+    let (host, path) = url.split_once("://")?.1.split_once('/').unwrap_or((url.split_once("://")?.1, ""));
+    match host.split_once(".blob.") {
+        Some((account, _)) => Some(account),
+        None => path.split('/').next().filter(|account| !account.is_empty()),
+    }
+}
+
+/// Where a connection string says that the account's blobs are; `None` at Azure itself.
+fn connection_endpoint<'a>(
+    account: &str,
+    get: &impl Fn(&str) -> Option<&'a str>,
+) -> Result<Option<String>, String> {
+    if let Some(url) = get("BlobEndpoint") {
+        return endpoint(url).map(Some);
+    }
+    let protocol = get("DefaultEndpointsProtocol").unwrap_or("https");
+    get("EndpointSuffix").map(|suffix| endpoint(&format!("{protocol}://{account}.blob.{suffix}"))).transpose()
+}
+
 impl Target for AzureTarget {
     fn memory_bytes_min(&self) -> u64 {
-        2 * self.settings.bytes as u64
+        self.settings.memory_bytes_min()
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let not_yet = |error: &dyn std::fmt::Display| {
-            OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))
-        };
+        let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
         let mut builder = MicrosoftAzureBuilder::from_env()
             .with_account(&self.account)
@@ -176,8 +197,12 @@ impl Target for AzureTarget {
             .with_allow_http(true)
             .with_retry(once())
             .with_http_connector(connector);
-        if let Some(endpoint) = &self.access.endpoint {
-            builder = builder.with_endpoint(endpoint.clone());
+        let of_environment = builder.get_config_value(&AzureConfigKey::Endpoint);
+        let found = of_environment.map(|url| endpoint(&url)).transpose();
+        let found =
+            found.map_err(|problem| not_yet(&format!("the endpoint of the environment: {problem}")))?;
+        if let Some(endpoint) = self.access.endpoint.clone().or(found) {
+            builder = builder.with_endpoint(endpoint);
         }
         // Named, so that nothing of the environment goes before it.
         if let Some(key) = &self.access.key {
@@ -246,11 +271,27 @@ mod tests {
         assert_eq!(found, (some("http://127.0.0.1:1/mine"), vec![some("a+b=="), None]));
         let given = Access { key: Some(Secret::of_text("given").unwrap()), ..Access::default() };
         assert_eq!(access(given, &[connection]).unwrap().1, vec![some("given"), None]);
+        let of_china = "AccountName=mine;AccountKey=a==;EndpointSuffix=core.chinacloudapi.cn";
+        let found = access(Access::default(), &[("AZURE_STORAGE_CONNECTION_STRING", of_china)]).unwrap();
+        assert_eq!(found.0, some("https://mine.blob.core.chinacloudapi.cn"));
+        let by_sas = "BlobEndpoint=https://mine.blob.core.windows.net/;SharedAccessSignature=sig=x";
+        let found = access(Access::default(), &[("AZURE_STORAGE_CONNECTION_STRING", by_sas)]).unwrap();
+        assert_eq!(found, (some("https://mine.blob.core.windows.net"), vec![None, some("sig=x")]));
+        let nobody = [("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=sesame")];
+        assert!(access(Access::default(), &nobody).unwrap_err().ends_with("add AccountName=mine"));
         let sas = [("AZURE_STORAGE_SAS_TOKEN", "sig=x"), ("AZURE_STORAGE_ACCOUNT", "mine")];
         assert_eq!(access(Access::default(), &sas).unwrap(), (None, vec![None, some("sig=x")]));
         for variables in [
             vec![("AZURE_STORAGE_CONNECTION_STRING", "AccountName=theirs;AccountKey=sesame")],
             vec![("AZURE_STORAGE_KEY", "sesame"), ("AZURE_STORAGE_ACCOUNT", "theirs")],
+            vec![(
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "BlobEndpoint=https://theirs.blob.core.windows.net/;SharedAccessSignature=sig=sesame",
+            )],
+            vec![(
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "BlobEndpoint=http://127.0.0.1:1/theirs;AccountKey=sesame",
+            )],
         ] {
             let error = access(Access::default(), &variables).unwrap_err();
             assert!(error.contains("of the account \"theirs\"") && !error.contains("sesame"), "{error}");

@@ -18,7 +18,7 @@ use super::connector::Connector;
 use super::renewed::Renewed;
 use super::settings::ObjectSettings;
 use super::store::{Bucket, Cloud, Remote, Store};
-use super::target::{BYTES, FOLDER, LEVEL, SECONDS, bucket_and_prefix, endpoint, open, settings, variable};
+use super::target::{OBJECT_OPTIONS, bucket_and_prefix, endpoint, open, settings, variable};
 
 static CLOUD: Cloud = Cloud {
     condition: "x-goog-if-generation-match: 0",
@@ -33,26 +33,25 @@ pub static GCS: Kind = Kind {
     word: "gs",
     argument: "//BUCKET[/PREFIX]",
     summary: "writes objects to Google Cloud Storage, each message exactly once",
-    options: &[&[
-        BYTES,
-        SECONDS,
-        FOLDER,
-        LEVEL,
-        SpecOption {
-            key: "endpoint",
-            values: Values::Text { form: "URL", pattern: "" },
-            default: "STORAGE_EMULATOR_HOST, or Google's",
-            meaning: "the server, such as `https://HOST:PORT`; one that STORAGE_EMULATOR_HOST names gets no credentials",
-        },
-        SpecOption {
-            key: "credentials",
-            values: Values::Text { form: "PATH", pattern: "" },
-            default: "GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the account of the machine",
-            meaning: "a file (JSON) with the key of a service account, or one that `gcloud auth application-default login` wrote; a changed file is read again",
-        },
-        PROXY,
-        tls_options::CA,
-    ]],
+    options: &[
+        &OBJECT_OPTIONS,
+        &[
+            SpecOption {
+                key: "endpoint",
+                values: Values::Text { form: "URL", pattern: "" },
+                default: "STORAGE_EMULATOR_HOST, or Google's",
+                meaning: "the server, such as `https://HOST:PORT`; one that STORAGE_EMULATOR_HOST names gets no credentials",
+            },
+            SpecOption {
+                key: "credentials",
+                values: Values::Text { form: "PATH", pattern: "" },
+                default: "GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the account of the machine",
+                meaning: "a file (JSON) with the key of a service account, or one that `gcloud auth application-default login` wrote; a changed file is read again",
+            },
+            PROXY,
+            tls_options::CA,
+        ],
+    ],
     is_exclusive: false,
     parse,
 };
@@ -94,7 +93,8 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         _ if is_emulator => None,
         Some(path) => Some(path),
         None => {
-            let found = of_environment(&variable).map(|path| key_in(&path).map(|_| path)).transpose();
+            let found = of_environment(&variable)
+                .and_then(|path| path.map(|path| key_in(&path).map(|_| path)).transpose());
             found.map_err(|problem| ConfigError::new(format!("{shown:?}: credentials: {problem}")))?
         }
     };
@@ -106,13 +106,24 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
 }
 
 /// The file of Google's tools: one that is named must be there, gcloud's may be.
-fn of_environment(environment: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+fn of_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, String> {
     if let Some(path) = environment("GOOGLE_APPLICATION_CREDENTIALS") {
-        return Some(PathBuf::from(path));
+        return Ok(Some(PathBuf::from(path)));
     }
-    let directory = environment("CLOUDSDK_CONFIG").map(PathBuf::from);
-    let directory = directory.or_else(|| Some(Path::new(&environment("HOME")?).join(".config/gcloud")))?;
-    Some(directory.join("application_default_credentials.json")).filter(|path| path.exists())
+    let in_folder = |folder: PathBuf| {
+        Some(folder.join("application_default_credentials.json")).filter(|path| path.exists())
+    };
+    let at_home = environment("HOME").and_then(|home| in_folder(Path::new(&home).join(".config/gcloud")));
+    let Some(folder) = environment("CLOUDSDK_CONFIG").map(PathBuf::from) else { return Ok(at_home) };
+    match (in_folder(folder.clone()), at_home) {
+        // The library would take it for the account of the machine.
+        (None, Some(at_home)) => Err(format!(
+            "CLOUDSDK_CONFIG names {}, which has none, and there is {}; name one with credentials=PATH, or unset CLOUDSDK_CONFIG",
+            folder.display(),
+            at_home.display()
+        )),
+        (found, _) => Ok(found),
+    }
 }
 
 /// Reads a file of credentials. No error has anything of its text but its type.
@@ -143,13 +154,11 @@ fn key_in(path: &Path) -> Result<Key, String> {
 
 impl Target for GcsTarget {
     fn memory_bytes_min(&self) -> u64 {
-        2 * self.settings.bytes as u64
+        self.settings.memory_bytes_min()
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let not_yet = |error: &dyn std::fmt::Display| {
-            OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))
-        };
+        let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.bucket)
@@ -247,14 +256,19 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let gcloud = home.path().join(".config/gcloud");
         let at_home = |name: &str| (name == "HOME").then(|| home.path().display().to_string());
-        assert_eq!(of_environment(&at_home), None);
+        assert_eq!(of_environment(&at_home), Ok(None));
         fs::create_dir_all(&gcloud).unwrap();
         fs::write(gcloud.join("application_default_credentials.json"), "{}").unwrap();
-        assert_eq!(of_environment(&at_home), Some(gcloud.join("application_default_credentials.json")));
+        assert_eq!(of_environment(&at_home), Ok(Some(gcloud.join("application_default_credentials.json"))));
+        let elsewhere = |name: &str| {
+            let path = (name == "CLOUDSDK_CONFIG").then(|| home.path().display().to_string());
+            path.or_else(|| at_home(name))
+        };
+        assert!(of_environment(&elsewhere).is_err_and(|why| why.contains("credentials=PATH")));
         let named = |name: &str| {
             let path = (name == "GOOGLE_APPLICATION_CREDENTIALS").then(|| "/named".to_owned());
             path.or_else(|| at_home(name))
         };
-        assert_eq!(of_environment(&named), Some(PathBuf::from("/named")));
+        assert_eq!(of_environment(&named), Ok(Some(PathBuf::from("/named"))));
     }
 }

@@ -33,28 +33,34 @@ const SECONDS_MAX: u64 = 24 * 3600;
 /// What zstd does by default.
 const LEVEL_DEFAULT: u64 = 3;
 
-pub(super) const BYTES: SpecOption = SpecOption {
+const BYTES: SpecOption = SpecOption {
     key: "object_bytes",
     values: Values::Size(1024..=BYTES_MAX),
     default: "8MiB",
     meaning: "an object is written when it has so many compressed bytes; zstd compresses 128 KiB of messages at a time",
 };
-pub(super) const SECONDS: SpecOption = SpecOption {
+const SECONDS: SpecOption = SpecOption {
     key: "object_seconds",
     values: Values::Number(1..=SECONDS_MAX),
     default: "60",
     meaning: "an object is written so long after its first message came; until then its messages stay in the spool",
 };
-pub(super) const LEVEL: SpecOption =
+const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
 const FOLDER_REMEDY: &str =
     "fields stand in an option of their own; leave them out here, and add folder={date:%Y/%m/%d}";
-pub(super) const FOLDER: SpecOption = SpecOption {
+const FOLDER: SpecOption = SpecOption {
     key: "folder",
     values: Values::Text { form: "TEXT with {date}, such as {date:%Y/%m/%d}", pattern: "" },
     default: "none",
     meaning: "the folder of an object, in front of the ID: by when its first message was received (UTC)",
 };
+
+/// What [`settings`] takes.
+pub(super) const OBJECT_OPTIONS: [SpecOption; 4] = [BYTES, SECONDS, FOLDER, LEVEL];
+
+/// In their order.
+const ENDPOINT_VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
 
 static CLOUD: Cloud = Cloud {
     condition: "If-None-Match: *",
@@ -68,50 +74,49 @@ pub static S3: Kind = Kind {
     word: "s3",
     argument: "//BUCKET[/PREFIX]",
     summary: "writes objects to S3, each message exactly once",
-    options: &[&[
-        BYTES,
-        SECONDS,
-        FOLDER,
-        LEVEL,
-        SpecOption {
-            key: "endpoint",
-            values: Values::Text { form: "URL", pattern: "" },
-            default: "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, or Amazon's",
-            meaning: "the server, such as `https://HOST:PORT`; then the bucket is in the path unless `path_style=off`",
-        },
-        SpecOption {
-            key: "region",
-            values: Values::Text { form: "NAME", pattern: "" },
-            default: "AWS_REGION, the profile's, or us-east-1",
-            meaning: "the region of the bucket",
-        },
-        SpecOption {
-            key: "access_key_id",
-            values: Values::Text { form: "ID", pattern: "" },
-            default: "AWS_ACCESS_KEY_ID, the profile's, or the role of the machine",
-            meaning: "the id of the key; needs `secret_access_key_file` or `secret_access_key_env`",
-        },
-        SpecOption {
-            key: "secret_access_key",
-            values: Values::Secret,
-            default: "AWS_SECRET_ACCESS_KEY",
-            meaning: "the secret of `access_key_id`",
-        },
-        SpecOption {
-            key: "profile",
-            values: Values::Text { form: "NAME", pattern: "" },
-            default: "AWS_PROFILE, or default",
-            meaning: "the profile in `~/.aws/credentials` and `~/.aws/config` whose keys, region and endpoint are used; keys that change there are read again",
-        },
-        SpecOption {
-            key: "path_style",
-            values: Values::Words(&["on", "off"]),
-            default: "on",
-            meaning: "whether the bucket is in the path of the URL, or in the name of the host",
-        },
-        PROXY,
-        tls_options::CA,
-    ]],
+    options: &[
+        &OBJECT_OPTIONS,
+        &[
+            SpecOption {
+                key: "endpoint",
+                values: Values::Text { form: "URL", pattern: "" },
+                default: "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, or Amazon's",
+                meaning: "the server, such as `https://HOST:PORT`; then the bucket is in the path unless `path_style=off`",
+            },
+            SpecOption {
+                key: "region",
+                values: Values::Text { form: "NAME", pattern: "" },
+                default: "AWS_REGION, the profile's, or us-east-1",
+                meaning: "the region of the bucket",
+            },
+            SpecOption {
+                key: "access_key_id",
+                values: Values::Text { form: "ID", pattern: "" },
+                default: "AWS_ACCESS_KEY_ID, the profile's, or the role of the machine",
+                meaning: "the id of the key; needs `secret_access_key_file` or `secret_access_key_env`",
+            },
+            SpecOption {
+                key: "secret_access_key",
+                values: Values::Secret,
+                default: "AWS_SECRET_ACCESS_KEY",
+                meaning: "the secret of `access_key_id`",
+            },
+            SpecOption {
+                key: "profile",
+                values: Values::Text { form: "NAME", pattern: "" },
+                default: "AWS_PROFILE, or default",
+                meaning: "the profile in `~/.aws/credentials` and `~/.aws/config` whose keys, region and endpoint are used; keys that change there are read again",
+            },
+            SpecOption {
+                key: "path_style",
+                values: Values::Words(&["on", "off"]),
+                default: "on",
+                meaning: "whether the bucket is in the path of the URL, or in the name of the host",
+            },
+            PROXY,
+            tls_options::CA,
+        ],
+    ],
     is_exclusive: false,
     parse: parse_s3,
 };
@@ -121,7 +126,7 @@ pub static OBJECTS: Kind = Kind {
     word: "objects",
     argument: "DIRECTORY",
     summary: "writes objects to a directory, each message exactly once",
-    options: &[&[BYTES, SECONDS, FOLDER, LEVEL]],
+    options: &[&OBJECT_OPTIONS],
     is_exclusive: false,
     parse: parse_directory,
 };
@@ -195,7 +200,7 @@ fn parse_s3(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Co
     let target =
         S3Target { settings, bucket, prefix, endpoint, region, keys, files, is_path_style, connection };
     if target.wants_files() {
-        let read = target.files.read().and_then(|profile| target.checked(profile));
+        let read = target.files.read().and_then(|profile| target.check(profile, &variable));
         read.map_err(|problem| ConfigError::new(format!("{shown:?}: {problem}")))?;
     }
     Ok(Arc::new(target))
@@ -224,7 +229,7 @@ struct S3Target {
 
 impl Target for DirectoryTarget {
     fn memory_bytes_min(&self) -> u64 {
-        2 * self.settings.bytes as u64
+        self.settings.memory_bytes_min()
     }
 
     fn directory(&self) -> Option<&Path> {
@@ -238,13 +243,11 @@ impl Target for DirectoryTarget {
 
 impl Target for S3Target {
     fn memory_bytes_min(&self) -> u64 {
-        2 * self.settings.bytes as u64
+        self.settings.memory_bytes_min()
     }
 
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let not_yet = |error: &dyn std::fmt::Display| {
-            OpenError::NotYet(std::io::Error::other(format!("{}: {error}", self.settings.shown)))
-        };
+        let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
         let profile = match self.wants_files() {
             true => Some(self.files.read().map_err(|error| not_yet(&error))?),
@@ -263,11 +266,26 @@ impl S3Target {
         self.keys.is_none() || self.region.is_none() || self.endpoint.is_none()
     }
 
-    /// The profile that the SPEC names must have credentials: those of the machine are another identity.
-    fn checked(&self, profile: Profile) -> Result<Profile, String> {
-        match profile.source {
-            Source::None if self.files.is_of_spec() => Err(self.files.no_keys()),
-            _ => Ok(profile),
+    /// Whether the credentials are those of the shared files, if they have any.
+    fn wants_keys(&self, environment: &dyn Fn(&str) -> Option<String>) -> bool {
+        let of_environment =
+            || ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].iter().any(|name| environment(name).is_some());
+        self.keys.is_none() && (self.files.is_of_spec() || !of_environment())
+    }
+
+    /// What is wrong in the files with what this sink needs of them. The profile that the SPEC names must have credentials: those of the
+    /// machine are another identity.
+    fn check(&self, profile: Profile, environment: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+        if self.wants_keys(environment) {
+            match profile.source? {
+                Source::None if self.files.is_of_spec() => return Err(self.files.no_keys()),
+                _ => {}
+            }
+        }
+        let is_given = |name: &&str| environment(name).is_some();
+        match self.endpoint.is_some() || ENDPOINT_VARIABLES.iter().any(is_given) {
+            true => Ok(()),
+            false => profile.endpoint.map(drop),
         }
     }
 
@@ -275,12 +293,14 @@ impl S3Target {
         let environment = AmazonS3Builder::from_env();
         let of_environment = |key| environment.get_config_value(&key);
         let (of_profile, region) = profile.map(|profile| (profile.endpoint, profile.region)).unzip();
-        let endpoint = self
-            .endpoint
-            .clone()
-            .or_else(|| of_environment(AmazonS3ConfigKey::S3Endpoint))
-            .or_else(|| of_environment(AmazonS3ConfigKey::Endpoint))
-            .or(of_profile.flatten());
+        let elsewhere = || {
+            let of_environment = of_environment(AmazonS3ConfigKey::S3Endpoint)
+                .or_else(|| of_environment(AmazonS3ConfigKey::Endpoint));
+            let found = of_environment.map_or_else(|| of_profile.unwrap_or(Ok(None)), |url| Ok(Some(url)))?;
+            let checked = found.map(|url| endpoint(&url)).transpose();
+            checked.map_err(|problem| format!("the endpoint of the environment or the profile: {problem}"))
+        };
+        let endpoint = self.endpoint.clone().map_or_else(elsewhere, |given| Ok::<_, String>(Some(given)))?;
         let region =
             self.region.clone().or_else(|| of_environment(AmazonS3ConfigKey::Region)).or(region.flatten());
         // Credentials of the environment do not count beside a profile of the SPEC.
@@ -309,15 +329,12 @@ impl S3Target {
         if let Some((id, secret)) = &self.keys {
             return Ok(fixed(id, secret, None));
         }
-        let has_keys = [AmazonS3ConfigKey::AccessKeyId, AmazonS3ConfigKey::SecretAccessKey]
-            .iter()
-            .any(|key| builder.get_config_value(key).is_some());
-        if has_keys && !self.files.is_of_spec() {
+        if !self.wants_keys(&variable) {
             return found_by(builder.clone());
         }
         let (files, builder, had_keys) =
             (self.files.clone(), builder.clone(), AtomicBool::new(self.files.is_of_spec()));
-        Ok(Arc::new(Renewed::new(files.paths(), move || match files.read()?.source {
+        Ok(Arc::new(Renewed::new(files.paths(), move || match files.read()?.source? {
             Source::Keys { id, secret, token } => {
                 had_keys.store(true, Ordering::Relaxed);
                 Ok(fixed(&id, &secret, token.as_ref()))
