@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::message::Encoder;
+use super::pipeline::Pipeline;
 use super::settings::NatsSettings;
 use super::shared::Shared;
 
@@ -20,6 +21,11 @@ pub(super) struct NatsLink {
     settled: Sender<Settled>,
     pub(super) outgoing: OutgoingGroups,
     pub(super) encoder: Encoder,
+    pub(super) pipeline: Pipeline,
+    /// Whether the last connection published marks.
+    pub(super) has_marked: bool,
+    /// How many batches the stream has taken.
+    pub(super) batches: u64,
 }
 
 /// How a connection ended.
@@ -47,7 +53,18 @@ impl NatsLink {
     ) -> NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(target.encoding.clone(), &target.name);
-        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder }
+        NatsLink {
+            target,
+            resolver,
+            shared,
+            groups,
+            settled,
+            outgoing,
+            encoder,
+            pipeline: Pipeline::default(),
+            has_marked: false,
+            batches: 0,
+        }
     }
 
     /// Adds a group. `stored` says how far the stream is.
