@@ -23,8 +23,8 @@ use super::settings::KafkaSettings;
 const DEFAULT_PARTITIONS: i32 = -1;
 /// A topic that was missing is looked for again after this time.
 const MISSING_FOR: Duration = Duration::from_secs(60);
-/// After a look in vain there is no other for this time: each takes a connection, and a sender may choose a thousand names.
-const LOOKS_APART: Duration = Duration::from_secs(1);
+/// While so many are missing, no other is looked for: each look takes a connection, and a sender may choose a thousand names.
+const MISSING_MAX: usize = 50;
 
 /// What is known of the topics of a template.
 #[derive(Debug, Default)]
@@ -32,8 +32,6 @@ pub(super) struct KnownTopics {
     there: HashSet<String>,
     /// Since when.
     missing: HashMap<String, Instant>,
-    /// When one was looked for in vain.
-    missed: Option<Instant>,
     /// Lines about missing topics.
     log: RateLimitedLog,
 }
@@ -46,6 +44,10 @@ pub(super) enum Place {
     Other,
     /// The topic has to be looked for first.
     Unknown,
+}
+
+fn is_recent(missing_since: &Instant) -> bool {
+    missing_since.elapsed() < MISSING_FOR
 }
 
 impl KnownTopics {
@@ -61,8 +63,8 @@ impl KnownTopics {
     pub(super) fn place(&self, topic: &str) -> Place {
         if self.there.contains(topic) {
             Place::Own
-        } else if self.missing.get(topic).is_some_and(|since| since.elapsed() < MISSING_FOR)
-            || self.missed.is_some_and(|at| at.elapsed() < LOOKS_APART)
+        } else if self.missing.get(topic).is_some_and(is_recent)
+            || self.missing.values().filter(|since| is_recent(since)).count() >= MISSING_MAX
         {
             Place::Other
         } else {
@@ -99,9 +101,8 @@ impl KnownTopics {
                 "the topic is not there for bbq, and bbq does not create it ({why}): its messages go to the topic of all others"
             );
         }
-        self.missing.retain(|_, since| since.elapsed() < MISSING_FOR);
+        self.missing.retain(|_, since| is_recent(since));
         self.missing.insert(topic.to_owned(), Instant::now());
-        self.missed = Some(Instant::now());
         Ok(Place::Other)
     }
 }
