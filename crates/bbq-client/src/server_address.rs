@@ -12,6 +12,9 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 /// RFC 1035.
 const HOST_BYTES_MAX: usize = 253;
 
+/// Of an address without a port.
+const PORT_DEFAULT: u16 = 7700;
+
 /// A server's address, resolved at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,10 +60,18 @@ fn problem_of_host(host: &str) -> Option<&'static str> {
     (!is_name).then_some(": the host is neither a name nor an address")
 }
 
+fn lacks_port(rest: &str) -> bool {
+    match rest.strip_prefix('[') {
+        Some(address) => address.ends_with(']'),
+        None => !rest.contains([':', '/']),
+    }
+}
+
 impl FromStr for ServerAddress {
     type Err = AddressError;
 
-    /// Reads `bbq://HOST:PORT`, `bbq+tcp://HOST:PORT`, `HOST:PORT`, `bbq+tls://HOST:PORT` or `bbq+unix:///PATH`.
+    /// Reads `bbq://HOST:PORT`, `bbq+tcp://HOST:PORT`, `HOST:PORT`, `bbq+tls://HOST:PORT` or `bbq+unix:///PATH`. With `bbq:` or `bbq+tcp:` the
+    /// port is 7700 unless it is given.
     fn from_str(text: &str) -> Result<ServerAddress, AddressError> {
         let wrong = |problem| AddressError { address: text.to_owned(), problem };
         let error = || wrong("");
@@ -75,6 +86,9 @@ impl FromStr for ServerAddress {
             Some(rest) => (rest, ServerAddress::Tls),
             None => {
                 let rest = text.strip_prefix("bbq+tcp://").or_else(|| text.strip_prefix("bbq://"));
+                if let Some(host) = rest.filter(|rest| !rest.is_empty() && lacks_port(rest)) {
+                    return format!("bbq://{host}:{PORT_DEFAULT}").parse().map_err(|_| error());
+                }
                 (rest.unwrap_or(text), ServerAddress::Tcp)
             }
         };
@@ -115,6 +129,8 @@ mod tests {
             "bbq+tls://logs.example:7701",
             "bbq+tls://[::1]:7701",
             "bbq+unix:///run/bbq",
+            "bbq://logs",
+            "bbq+tcp://[::1]",
         ] {
             let address = text.parse::<ServerAddress>().unwrap();
             assert_eq!(address.to_string().parse(), Ok(address), "{text}");

@@ -131,7 +131,7 @@ impl<'a> Query<'a> {
         self.take(key, |value| {
             words.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning).ok_or_else(|| {
                 let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                format!("{value:?} is not one of {}", known.join(", "))
+                format!("{value:?} is not one of {}{}", known.join(", "), hint(value, &known))
             })
         })
     }

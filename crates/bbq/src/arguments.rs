@@ -45,7 +45,7 @@ Help:
   completions   Print a script that completes commands and options in a shell
   help          Print this, or the help of a command
 
-{options-heading}
+Options:
 {options}
 
 The first message:
@@ -474,7 +474,7 @@ fn admin_address(text: &str) -> Result<SocketAddr, String> {
 #[derive(Args)]
 pub(crate) struct CheckArguments {
     /// The TOML file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", env = "BBQ_CONFIG")]
     pub(crate) file: PathBuf,
 }
 

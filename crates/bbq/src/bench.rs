@@ -90,7 +90,7 @@ fn ended(report: &Report) -> Outcome {
 
 fn unknown(name: &str) -> anyhow::Error {
     let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-    anyhow!("there is no experiment {name:?}; there are {}", names.join(", "))
+    anyhow!("there is no experiment {name:?}{}; there are {}", bbq_spec::hint(name, &names), names.join(", "))
 }
 
 /// Serves until standard input ends.

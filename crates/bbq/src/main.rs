@@ -34,16 +34,15 @@ mod suggested;
 mod tail;
 mod token;
 mod top;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use arguments::{Arguments, Command};
+use arguments::Command;
 use outcome::{Misuse, Outcome, complain};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = usage::arguments();
     logging::start(matches!(arguments.command, Command::Serve(_)));
     let outcome = match arguments.command {
         Command::Init(arguments) => init::run(&arguments),

@@ -107,9 +107,9 @@ async fn answer_of(
     method: Method,
     path: &str,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
-    let stream = TcpStream::connect(admin).await.map_err(|error| {
-        anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
-    })?;
+    let stream = TcpStream::connect(admin)
+        .await
+        .map_err(|error| anyhow!("{}", nobody_at(admin, &error.to_string())))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the answer. `send_request` returns the task's errors.
     let connection = tokio::spawn(connection);
@@ -178,6 +178,16 @@ fn named(admin: SocketAddr) -> String {
         Some(holder) => format!("{admin}, where {holder} listens,"),
         None => admin.to_string(),
     }
+}
+
+/// That no server is there, and what to do.
+pub(crate) fn nobody_at(admin: SocketAddr, why: &str) -> String {
+    // The number behind it helps nobody who reads this.
+    let why = why.split(" (os error").next().unwrap_or(why);
+    format!(
+        "no server listens at {admin} ({why}); start one with `bbq serve`, or give the address of another one with --admin ADDR: \
+         its log has it as admin="
+    )
 }
 
 fn remedy() -> String {

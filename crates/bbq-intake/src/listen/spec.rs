@@ -210,7 +210,8 @@ impl ListenSpec {
         let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS))?;
         let shape = || {
             ConfigError::new(format!(
-                "{text:?} is not a listener; write PROTOCOL+TRANSPORT://ADDRESS, for example lines+tcp://127.0.0.1:7701"
+                "{text:?} is not a listener; write PROTOCOL+TRANSPORT://ADDRESS, for example {}",
+                example(head)
             ))
         };
         let (scheme, address) = head.split_once("://").ok_or_else(shape)?;
@@ -453,6 +454,19 @@ fn take_tls(
         )));
     }
     Tls::take(query, text, protocol.application)
+}
+
+/// A listener that may have been meant by what has no protocol, or no transport.
+fn example(head: &str) -> String {
+    match head.split_once("://") {
+        Some((transport @ ("tcp" | "udp" | "unix"), address)) => {
+            format!("lines+{transport}://{address} or syslog+{transport}://{address}")
+        }
+        Some((protocol @ ("bbq" | "lines" | "syslog" | "http" | "otlp"), address)) => {
+            format!("{protocol}+tcp://{address}")
+        }
+        _ => "lines+tcp://127.0.0.1:7701".to_owned(),
+    }
 }
 
 fn parse_protocol(text: &str, word: &str) -> Result<&'static Protocol, ConfigError> {

@@ -1,5 +1,6 @@
 //! The answer of the admin to `GET /tail`, line by line.
 
+use std::error::Error;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::arguments::TailArguments;
 use crate::outcome::misuse;
+use crate::question::nobody_at;
 
 /// A server that does not answer within this time is stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,13 +50,10 @@ impl Stream {
         token: Option<&Secret>,
     ) -> Result<Stream, Ended> {
         let admin = arguments.server.admin;
-        let away = |what: &str| {
-            Ended::Away(anyhow!(
-                "no bbq server answers at {admin}: {what}; is one running (`bbq serve`)? --admin ADDR is another one's"
-            ))
-        };
+        let away = |what: &str| Ended::Away(anyhow!("no bbq server answers at {admin}: {what}"));
+        let nobody = |error: &dyn Error| Ended::Away(anyhow!("{}", nobody_at(admin, &error.to_string())));
         let connected = timeout(ANSWER_TIMEOUT, TcpStream::connect(admin)).await;
-        let stream = connected.map_err(|_| away("no answer"))?.map_err(|error| away(&error.to_string()))?;
+        let stream = connected.map_err(|_| away("no answer"))?.map_err(|error| nobody(&error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| away(&error.to_string()))?;

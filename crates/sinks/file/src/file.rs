@@ -347,7 +347,13 @@ impl Output for FileOutput {
 /// Makes the directories that the file is in, durably.
 fn make_directories(storage: &dyn Storage, path: &Path) -> io::Result<()> {
     let parent = parent_of(path);
+    let was_there = storage.kind(parent).is_ok();
     match storage.create_dir_all(parent) {
+        Ok(()) if !was_there => {
+            // The path may be misspelt.
+            info!(directory = %parent.display(), "made the directory of this file, as it was not there");
+            Ok(())
+        }
         // If this directory exists already, it does not matter that the one above is closed to us.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && storage.inode(parent).is_ok() => {
             Ok(())
