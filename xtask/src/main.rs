@@ -1,4 +1,4 @@
-//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | dist |
+//! The tasks of this repository: `cargo xtask lint | test | python | book | simulate | soak | fuzz | instructions | dist |
 //! check`. The
 //! continuous integration runs the same tasks.
 //!
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod beside;
+mod book;
 mod circles;
 mod dist;
 mod files;
@@ -37,6 +38,7 @@ Usage: cargo xtask TASK
   test     run all tests, and end with their counts, the names of those that failed, and how to run each again;
            as root, first install the programs that the tests need; otherwise name those that are missing
   python   run the tests of the Python package alone, with the `bbq` that is built
+  book     build the book of docs/ with mdBook, which it installs into target/mdbook, in target/book, and check its links
   simulate [--seeds N] [--seed S] [--trace] [--bug NAME] [--world KIND]
            run the whole of bbq with a simulated disk, network and clock; --help explains the options
   instructions [--update]
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lint"] => in_root().and_then(lint::run),
         ["test"] => in_root().and_then(suite::run),
+        ["book"] => in_root().and_then(book::run),
         ["python"] => in_root().and_then(suite::run_python),
         ["simulate", ref options @ ..] => in_root().and_then(|_| simulate(options)),
         ["instructions"] => in_root().and_then(instructions::check),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use crate::beside::{self, Ended, Job};
+use crate::book;
 use crate::go;
 use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
 use crate::kafka;
@@ -27,6 +28,7 @@ const TEST: [&str; 7] =
 const RUSTC: &str = "xtask/src/rustc_of_tests.sh";
 const DOCUMENTATION: &str = "the tests in the documentation";
 const PYTHON: &str = "the tests of the Python package";
+const BOOK: &str = "the book";
 
 /// As many tests as processors run within a program, and they compute less than half of the time. Three programs would compute all
 /// of the time, and tests that give something ten seconds would then see a slow machine.
@@ -85,6 +87,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let mut jobs: Vec<_> = others.into_iter().map(of_program).collect();
     jobs.insert(1.min(jobs.len()), python);
     jobs.push(documentation);
+    jobs.push(job(BOOK, {
+        let root = root.to_owned();
+        move |shown| (book::build(&root, &mut |line| shown.line(line)), Tally::default())
+    }));
     let mut ended = beside::run(jobs, AT_ONCE);
     ended.extend(beside::run(alone.into_iter().map(of_program).collect(), 1));
     sum(ended)
@@ -108,7 +114,8 @@ fn provide(root: &Path) -> Result<(), String> {
     kafka::provide(root)?;
     VERSITYGW.provide(root)?;
     VICTORIA_LOGS.provide(root)?;
-    unpacked::provide()
+    unpacked::provide()?;
+    book::provide(root)
 }
 
 fn job(name: &str, run: impl FnOnce(&mut beside::Shown) -> Outcome + Send + 'static) -> Job<Outcome> {

@@ -8,7 +8,7 @@
 //!
 //! A run uses the real code of bbq-spool (writer, recovery, readers, cursors, retirement of segments), bbq-wire (the codec at
 //! both ends), bbq-client (all of a sender except threads and sockets) and parts of bbq-server: the table of streams, sessions,
-//! acknowledgements, retention and the file sink. docs/RELIABILITY.md says what is promised and checked, and what is a model.
+//! acknowledgements, retention and the file sink. docs/reliability/simulation.md says what is promised and checked, and what is a model.
 //!
 //! Invariant: nothing here reads a clock or starts a thread within a run; all random numbers come from the seed.
 //! Invariant: the checks are about what a user sees: acknowledgements, outputs, refusals, the ledger.

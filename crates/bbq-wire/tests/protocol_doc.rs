@@ -1,4 +1,4 @@
-//! docs/PROTOCOL.md says what the code does. If these fail, strangers write clients that do not work.
+//! docs/PROTOCOL.md and the pages of docs/protocol say what the code does. If these fail, strangers write clients that do not work.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,11 @@ use bbq_wire::{
     StreamId, Welcome,
 };
 
-const DOC: &str = include_str!("../../../docs/PROTOCOL.md");
+const DOC: &str = concat!(
+    include_str!("../../../docs/PROTOCOL.md"),
+    include_str!("../../../docs/protocol/batch.md"),
+    include_str!("../../../docs/protocol/sequence.md")
+);
 
 const STREAM: StreamId = StreamId([
     0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff,

@@ -261,7 +261,7 @@ Exit codes:
   1  the server did not answer or was not ready in time, or another program has that address
   2  wrong usage
 For monitoring use /health, which returns 200, or 503 and the problems: curl -fsS http://127.0.0.1:7790/health
-docs/OPERATIONS.md explains each line and what to do about each problem.")]
+docs/operations/status.md explains each field, and docs/operations/problems.md what to do about each problem.")]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) server: AdminArguments,

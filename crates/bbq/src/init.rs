@@ -139,7 +139,7 @@ impl Answers {
         );
         if self.host != "127.0.0.1" {
             text.push_str(
-                "# Everybody who reaches this machine may send: docs/SECURITY.md shows tokens and TLS.\n",
+                "# Everybody who reaches this machine may send: docs/TOKENS.md and docs/TLS.md show how to ask for permission.\n",
             );
         }
         text.push_str("listen = [\n");
@@ -231,8 +231,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
-        assert!(!text.contains("syslog+") && text.contains("tokens and TLS"), "{text}");
+        assert!(!text.contains("syslog+") && text.contains("docs/TOKENS.md"), "{text}");
         let text = answers("").unwrap().file();
-        assert!(text.contains("\"syslog+udp://127.0.0.1:5514\",") && !text.contains("tokens"), "{text}");
+        assert!(text.contains("\"syslog+udp://127.0.0.1:5514\",") && !text.contains("TOKENS"), "{text}");
     }
 }

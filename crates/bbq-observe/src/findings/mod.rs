@@ -183,7 +183,7 @@ fn uneven(listener: &ListenerStatus) -> Option<Finding> {
 }
 
 fn over_memory(why: String) -> Finding {
-    let remedy = "docs/OPERATIONS.md says what each budget is for";
+    let remedy = "docs/operations/sizing.md says what each budget is for";
     warning("memory-over-limit", "memory".to_owned(), why, remedy)
 }
 

@@ -9,6 +9,7 @@ mod filters;
 #[path = "../sinks/http_server.rs"]
 mod http_server;
 mod metrics_numbers;
+mod metrics_page;
 mod named;
 mod page;
 mod page_faults;

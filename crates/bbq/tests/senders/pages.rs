@@ -1,4 +1,4 @@
-//! If this fails, an example of docs/SENDERS.md does not work when a user pastes it. The examples are taken from the page; only addresses,
+//! If this fails, an example of docs/senders or of docs/KUBERNETES.md does not work when a user pastes it. The examples are taken from the pages; only addresses,
 //! ports and paths are replaced.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]

@@ -10,7 +10,7 @@ use crate::support::{Server, Setup, assert_balanced};
 use bbq_wire::{BatchBuilder, Compression, RefusalCode, SourceKind, StreamId};
 
 const LISTEN: &str = "bbq+tcp://127.0.0.1:{0}?message_bytes_max=1KiB";
-/// Offsets in the header of a batch (docs/PROTOCOL.md).
+/// Offsets in the header of a batch (docs/protocol/batch.md).
 const VERSION: usize = 12;
 const COMPRESSION: usize = 13;
 const RESERVED: usize = 15;

@@ -285,10 +285,10 @@ fn a_wrong_acknowledgement_ends_the_command_and_loses_nothing() {
     }
 }
 
-/// The example of docs/CONFIGURATION.md.
+/// The example of docs/sinks/exec.md.
 #[test]
 fn the_example_of_the_documentation_keeps_each_message_before_it_acknowledges_it() {
-    let page = include_str!("../../../../docs/CONFIGURATION.md");
+    let page = include_str!("../../../../docs/sinks/exec.md");
     let (_, rest) = page.split_once("<!-- example of ack=line -->\n```python\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let setup = setup("exec:exec python3 script messages.db?ack=line");

@@ -12,6 +12,7 @@ mod clouds;
 #[expect(dead_code, reason = "what other tests look at, too")]
 mod curl;
 mod damaged_spool;
+mod edge_page;
 #[cfg(all(feature = "kafka", feature = "nats"))]
 mod examples;
 mod exec;

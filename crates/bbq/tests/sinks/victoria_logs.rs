@@ -22,7 +22,7 @@ const PARTS: usize = 3;
 /// Each way in, and what of its query says so of each message. OpenTelemetry has no query.
 const WAYS: [&str; 5] = ["jsonline", "elasticsearch", "loki", "splunk", "otlp"];
 
-/// As docs/CONFIGURATION.md has it. `extra_fields` marks a message with its way.
+/// As docs/sinks/victorialogs.md has it. `extra_fields` marks a message with its way.
 fn sinks(port: u16) -> String {
     let sink = |way: &str, path: &str, query: &str| {
         format!(

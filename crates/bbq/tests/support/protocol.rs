@@ -1,4 +1,4 @@
-//! docs/PROTOCOL.md from a client's side, written from that page alone: nothing here shares code with the server.
+//! docs/PROTOCOL.md and docs/protocol from a client's side, written from those pages alone: nothing here shares code with the server.
 
 /// CRC-32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {

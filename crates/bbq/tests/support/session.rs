@@ -1,4 +1,4 @@
-//! A bbq client in single steps: the test decides every byte that it sends (docs/PROTOCOL.md).
+//! A bbq client in single steps: the test decides every byte that it sends (docs/PROTOCOL.md, docs/protocol).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

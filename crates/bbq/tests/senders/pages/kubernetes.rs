@@ -1,12 +1,13 @@
 //! The manifest: its ports are those of the configuration in it, and bbq serves with that configuration.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::page::{block, blocks, put};
-use super::{shell, text, yaml};
+use super::{shell, text, wait_until, yaml};
+use crate::support::program::Program;
 use crate::support::{BBQ, Setup, free_ports, run};
 
 /// Ports of bbq's defaults, and those that OpenTelemetry has for gRPC and HTTP.
@@ -27,6 +28,7 @@ fn object<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 fn the_objects_fit_each_other_and_the_configuration() {
     let blocks = yaml::of_section("Kubernetes");
     let [manifest, agent] = [0, 1].map(|index| &blocks[index]);
+    assert_eq!(blocks.len(), 3, "the third is of the nodes, below");
     let service = object(manifest, "Service");
     let pod = &object(manifest, "Deployment")["spec"]["template"];
     let container = &pod["spec"]["containers"][0];
@@ -119,4 +121,57 @@ fn bbq_serves_with_the_configuration() {
     assert_eq!(server.stop(), Some(0));
     let written = fs::read(setup.path().join("out/messages.json")).expect("the sink's file");
     assert_eq!(text(written).lines().count(), 4);
+}
+
+/// The probes of the nodes' pods reach the admin without a token, and nothing else of it does.
+#[test]
+fn bbq_serves_with_the_configuration_of_the_nodes() {
+    const TOKEN: &str = "token-of-who-may-look";
+    let manifest = yaml::of_section("Kubernetes").swap_remove(2);
+    let (_, toml) = configuration(&manifest);
+    let pod = &object(&manifest, "DaemonSet")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    for port in container["ports"].as_array().expect("ports") {
+        let address = format!("0.0.0.0:{}", port["containerPort"]);
+        assert!(toml.contains(&address), "{address} is not in\n{toml}");
+    }
+    // Each mount is of a volume, and the configuration names what is mounted.
+    for mount in container["volumeMounts"].as_array().expect("mounts") {
+        let volumes = pod["volumes"].as_array().expect("volumes");
+        assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "no volume of {mount}");
+        let path = mount["mountPath"].as_str().expect("a path");
+        assert!(path == "/etc/bbq" || toml.contains(path), "{path} is not in\n{toml}");
+    }
+
+    let ports: Vec<String> = free_ports(4).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let mut setup = Setup::new(&[]);
+    let directory = setup.path().display().to_string();
+    for name in ["token", "admin-token"] {
+        fs::write(setup.path().join(name), format!("{TOKEN}\n")).expect("a file");
+    }
+    let toml = put(
+        &toml,
+        &[
+            ("0.0.0.0:4317", &ports[0]),
+            ("0.0.0.0:4318", &ports[1]),
+            ("0.0.0.0:7780", &ports[2]),
+            ("bbq.bbq.svc.cluster.local:7700", &ports[3]),
+            ("/etc/bbq-secrets", &directory),
+        ],
+    );
+    setup.set_sinks(&[]);
+    let setup = setup.config(&toml);
+    let _server = Program::start(setup.command().stderr(Stdio::null()));
+    let url = |path: &str| format!("http://{}{path}", setup.admin());
+    let answers = |words: &[&str]| {
+        let output =
+            Command::new("curl").args(["--silent", "--fail", "--max-time", "60"]).args(words).output();
+        output.expect("curl").status.success()
+    };
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().expect("a path");
+        wait_until(path, || answers(&[&url(path)]));
+    }
+    assert!(!answers(&[&url("/status")]), "the status needs a token");
+    assert!(answers(&[&url("/status"), "--header", &format!("Authorization: Bearer {TOKEN}")]));
 }

@@ -1,15 +1,31 @@
-//! The examples of docs/SENDERS.md.
+//! The examples of docs/senders and of docs/KUBERNETES.md.
 
-const PAGE: &str = include_str!("../../../../../docs/SENDERS.md");
+/// The pages, by their titles.
+const PAGES: [&str; 14] = [
+    include_str!("../../../../../docs/KUBERNETES.md"),
+    include_str!("../../../../../docs/senders/bbq-send.md"),
+    include_str!("../../../../../docs/senders/curl.md"),
+    include_str!("../../../../../docs/senders/fluent-bit.md"),
+    include_str!("../../../../../docs/senders/journal.md"),
+    include_str!("../../../../../docs/senders/logger.md"),
+    include_str!("../../../../../docs/senders/nc.md"),
+    include_str!("../../../../../docs/senders/nginx.md"),
+    include_str!("../../../../../docs/senders/opentelemetry-collector.md"),
+    include_str!("../../../../../docs/senders/opentelemetry-sdks.md"),
+    include_str!("../../../../../docs/senders/python-sysloghandler.md"),
+    include_str!("../../../../../docs/senders/rsyslog.md"),
+    include_str!("../../../../../docs/senders/syslog-ng.md"),
+    include_str!("../../../../../docs/senders/vector.md"),
+];
 
-/// What stands below a heading.
-pub(super) fn section(heading: &str) -> &'static str {
-    let start = format!("\n## {heading}\n");
-    let (_, rest) = PAGE.split_once(&start).unwrap_or_else(|| panic!("the page has no section {heading}"));
-    rest.split("\n## ").next().unwrap_or_default()
+/// The text of the page with this title.
+pub(super) fn section(title: &str) -> &'static str {
+    let start = format!("# {title}\n");
+    let page = PAGES.iter().find_map(|page| page.strip_prefix(start.as_str()));
+    page.unwrap_or_else(|| panic!("no page has the title {title}"))
 }
 
-/// The fenced blocks of a section in a language; rsyslog's and syslog-ng's have none.
+/// The fenced blocks of a page in a language; rsyslog's and syslog-ng's have none.
 pub(super) fn blocks(heading: &str, language: &str) -> Vec<String> {
     let mut found = Vec::new();
     // Texts and blocks in turn.
@@ -29,7 +45,7 @@ pub(super) fn block(heading: &str, language: &str, index: usize) -> String {
     blocks.swap_remove(index)
 }
 
-/// The SPEC of the listener in a section: `bbq serve --listen 'SPEC'`.
+/// The SPEC of the listener on a page: `bbq serve --listen 'SPEC'`.
 pub(super) fn spec_of(heading: &str) -> String {
     let (_, rest) = section(heading).split_once("bbq serve --listen '").expect("a listener");
     rest.split('\'').next().unwrap_or_default().to_owned()

@@ -1,22 +1,20 @@
 //! The program does what the documentation says of the configuration. If this fails, the program refuses a documented value, or a key
 //! is not documented.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use bbq_server::SINK_KINDS;
 use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, SpecOption, Subject, Values};
 use tempfile::TempDir;
 
-const PAGE: &str = include_str!("../../../docs/CONFIGURATION.md");
-const CLIENTS: &str = include_str!("../../../docs/CLIENTS.md");
+use crate::pages::{self, BBQ};
+
+const PAGE: &str = include_str!("../../../../docs/CONFIGURATION.md");
+const CLIENTS: &str = include_str!("../../../../docs/CLIENTS.md");
 /// If this variable is set, the tables of the page are written instead of compared.
 const WRITE: &str = "BBQ_WRITE_TABLES";
-const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
 
 /// `bbq check` of a file with this text.
 fn check(text: &str) -> Output {
@@ -119,52 +117,112 @@ fn words(option: &SpecOption) -> String {
     option.words().iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The tables of the page, by their markers.
-fn tables() -> [(&'static str, String); 3] {
-    let keys = FILE_KEYS.iter().map(|known| {
-        let option =
-            known.argument.map(|argument| format!("`--{} {argument}`", known.option.key).replace('|', "\\|"));
-        (format!("`{}` | {}", known.option.key, option.unwrap_or_default()), &known.option)
-    });
-    let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(|option| (words(option), option));
+/// The options of sinks, each with the words of the kinds that have it.
+fn sink_options() -> Vec<(&'static SpecOption, Vec<&'static str>)> {
     let all = Subject::all(&bbq_server::KINDS);
-    let sinks = all.iter().filter_map(|subject| match subject {
-        Subject::Sink(option, kinds) => {
-            let words_of_kinds: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();
-            let kinds =
-                if kinds.len() == SINK_KINDS.len() { "all".to_owned() } else { words_of_kinds.join(", ") };
-            Some((format!("{} | {kinds}", words(option)), *option))
-        }
+    let of_sinks = all.iter().filter_map(|subject| match subject {
+        Subject::Sink(option, kinds) => Some((*option, kinds.iter().map(|kind| kind.word).collect())),
         Subject::Key(_) | Subject::Listen(_) => None,
     });
-    [
-        ("keys of the file", table("key | option", keys)),
-        ("options of listeners", table("key", listen)),
-        ("options of sinks", table("key | sinks", sinks)),
-    ]
+    of_sinks.collect()
+}
+
+/// The table that a page has at a marker of this name.
+fn table_of(name: &str) -> String {
+    let is_for_all = |kinds: &[&str]| kinds.len() == SINK_KINDS.len();
+    match name {
+        "keys of the file" => {
+            let keys = FILE_KEYS.iter().map(|known| {
+                let option = known
+                    .argument
+                    .map(|argument| format!("`--{} {argument}`", known.option.key).replace('|', "\\|"));
+                (format!("`{}` | {}", known.option.key, option.unwrap_or_default()), &known.option)
+            });
+            table("key | option", keys)
+        }
+        "options of listeners" => {
+            let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS);
+            table("key", listen.map(|option| (words(option), option)))
+        }
+        "options of sinks" => {
+            let cells = |option: &SpecOption, kinds: &[&str]| {
+                let kinds = if is_for_all(kinds) { "all".to_owned() } else { kinds.join(", ") };
+                format!("{} | {kinds}", words(option))
+            };
+            table(
+                "key | sinks",
+                sink_options().into_iter().map(|(option, kinds)| (cells(option, &kinds), option)),
+            )
+        }
+        "options of all sinks" => {
+            let shared = sink_options().into_iter().filter(|(_, kinds)| is_for_all(kinds));
+            table("key", shared.map(|(option, _)| (words(option), option)))
+        }
+        // The page of some kinds has what not all kinds have.
+        name => {
+            let asked = name.strip_prefix("options of sinks: ").unwrap_or_else(|| panic!("no table {name}"));
+            let asked: Vec<&str> = asked.split(", ").collect();
+            for word in &asked {
+                assert!(SINK_KINDS.iter().any(|kind| kind.word == *word), "no sink {word}");
+            }
+            let own = sink_options().into_iter().filter(|(_, kinds)| !is_for_all(kinds));
+            let own = own.filter_map(|(option, mut kinds)| {
+                kinds.retain(|kind| asked.contains(kind));
+                let of =
+                    if kinds.len() == asked.len() { "all of these".to_owned() } else { kinds.join(", ") };
+                let cells =
+                    if asked.len() == 1 { words(option) } else { format!("{} | {of}", words(option)) };
+                (!kinds.is_empty()).then_some((cells, option))
+            });
+            table(if asked.len() == 1 { "key" } else { "key | sinks" }, own)
+        }
+    }
 }
 
 #[test]
-fn the_tables_of_the_page_are_made_from_the_lists_of_the_program() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
-    let present = fs::read_to_string(&path).unwrap();
-    let mut page = present.clone();
-    for (name, table) in tables() {
-        let start = format!("<!-- {name} -->\n");
-        let at = page.find(&start).unwrap_or_else(|| panic!("no {start}")) + start.len();
-        let length = page[at..].find("<!-- end -->").expect("an end");
-        page.replace_range(at..at + length, &table);
+fn the_tables_of_the_pages_are_made_from_the_lists_of_the_program() {
+    let mut found = BTreeSet::new();
+    for (name, present) in pages::of_the_book() {
+        let mut page = present.clone();
+        let mut from = 0;
+        while let Some(start) = page[from..].find("<!-- ").map(|at| from + at) {
+            let end_of_marker = page[start..].find(" -->\n").map(|at| start + at);
+            from = start + 1;
+            let Some(end_of_marker) = end_of_marker else { break };
+            let marker = page[start + "<!-- ".len()..end_of_marker].to_owned();
+            if !["keys of ", "options of "].iter().any(|begin| marker.starts_with(begin)) {
+                continue;
+            }
+            let at = end_of_marker + " -->\n".len();
+            let length = page[at..].find("<!-- end -->").expect("an end");
+            page.replace_range(at..at + length, &table_of(&marker));
+            found.insert(marker);
+        }
+        if std::env::var_os(WRITE).is_some() {
+            fs::write(pages::root().join(&name), &page).unwrap();
+            continue;
+        }
+        let first = page.lines().zip(present.lines()).find(|(made, present)| made != present);
+        assert!(
+            page == present,
+            "{name} differs from the lists; the first lines that differ: {first:?}\nmake it anew with\n    \
+             {WRITE}=1 cargo test --release -p bbq --test documentation"
+        );
     }
-    if std::env::var_os(WRITE).is_some() {
-        fs::write(&path, &page).unwrap();
-        return;
+    for name in ["keys of the file", "options of listeners", "options of sinks", "options of all sinks"] {
+        assert!(found.contains(name), "no page has the table {name}");
     }
-    let first = page.lines().zip(present.lines()).find(|(made, present)| made != present);
-    assert!(
-        page == present,
-        "docs/CONFIGURATION.md differs from the lists; the first lines that differ: {first:?}\nmake it anew with\n    \
-         {WRITE}=1 cargo test --release -p bbq --test documentation"
-    );
+    // Each kind with options of its own has a page with them.
+    for kind in SINK_KINDS {
+        let has_own = sink_options()
+            .iter()
+            .any(|(_, kinds)| kinds.len() < SINK_KINDS.len() && kinds.contains(&kind.word));
+        let has_page = found.iter().any(|name| {
+            let asked = name.strip_prefix("options of sinks: ");
+            asked.is_some_and(|asked| asked.split(", ").any(|word| word == kind.word))
+        });
+        assert!(has_page || !has_own, "no page has the options of {}:", kind.word);
+    }
 }
 
 /// The long options of a command from its help, without --help.
@@ -285,71 +343,4 @@ fn a_name_is_any_text_of_its_length() {
     let accepts = |name: &str| is_right(&format!("sink = [\"null:?name={name}\"]\n"));
     assert!(accepts("any text") && accepts(&"n".repeat(200)) && accepts(&"é".repeat(100)));
     assert!(!accepts("") && !accepts(&"n".repeat(201)) && !accepts(&"é".repeat(101)) && !accepts("a\\u0007"));
-}
-
-#[test]
-fn every_link_between_the_pages_leads_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut checked = 0;
-    for page in [
-        "README.md",
-        "SECURITY.md",
-        "CONTRIBUTING.md",
-        "ARCHITECTURE.md",
-        "docs/BENCH.md",
-        "docs/CLIENTS.md",
-        "docs/CONCEPTS.md",
-        "docs/CONFIGURATION.md",
-        "docs/EMBEDDING.md",
-        "docs/GUIDE.md",
-        "docs/INSTALL.md",
-        "docs/OPERATIONS.md",
-        "docs/PERFORMANCE.md",
-        "docs/PROTOCOL.md",
-        "docs/RELIABILITY.md",
-        "docs/RESULTS.md",
-        "docs/ROADMAP.md",
-        "docs/SENDERS.md",
-        "docs/TLS.md",
-    ] {
-        let path = root.join(page);
-        let text = fs::read_to_string(&path).expect(page);
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.contains("://") {
-                continue;
-            }
-            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
-            assert!(file.exists(), "{page}: {target} leads nowhere");
-            if !anchor.is_empty() {
-                let there = fs::read_to_string(&file).unwrap();
-                let anchors = anchors_of(&there);
-                let named = format!("<a id=\"{anchor}\"></a>");
-                assert!(
-                    anchors.iter().any(|found| found == anchor) || there.contains(&named),
-                    "{page}: {target} has no such heading or name"
-                );
-            }
-            checked += 1;
-        }
-    }
-    assert!(checked > 20, "only {checked} links were found");
-}
-
-/// The anchors of the headings of a page. One that was there before gets a number.
-fn anchors_of(page: &str) -> Vec<String> {
-    let mut anchors: Vec<String> = Vec::new();
-    let mut times = BTreeMap::new();
-    for anchor in page.lines().filter(|line| line.starts_with('#')).map(anchor_of) {
-        let before = times.entry(anchor.clone()).and_modify(|times| *times += 1).or_insert(0_usize);
-        anchors.push(if *before == 0 { anchor } else { format!("{anchor}-{before}") });
-    }
-    anchors
-}
-
-/// The anchor that a heading gets: small letters, hyphens for spaces, no punctuation.
-fn anchor_of(heading: &str) -> String {
-    let text = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = text.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
-    kept.map(|character| if character == ' ' { '-' } else { character }).collect()
 }
