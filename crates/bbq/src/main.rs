@@ -42,7 +42,10 @@ use arguments::Command;
 use outcome::{Misuse, Outcome, complain};
 
 fn main() -> ExitCode {
-    let arguments = usage::arguments();
+    let arguments = match usage::arguments() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     logging::start(matches!(arguments.command, Command::Serve(_)));
     let outcome = match arguments.command {
         Command::Init(arguments) => init::run(&arguments),

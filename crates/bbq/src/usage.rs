@@ -1,21 +1,23 @@
 //! Reads the command line, and says what may have been meant by what it does not understand.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::arguments::Arguments;
 
-pub(crate) fn arguments() -> Arguments {
-    Arguments::try_parse().unwrap_or_else(|error| {
+/// Or the exit code: what is wrong is told then, or the help that was asked for is shown.
+pub(crate) fn arguments() -> Result<Arguments, ExitCode> {
+    Arguments::try_parse().map_err(|error| {
         // A closed terminal changes nothing of the exit code.
         let _printed = error.print();
         let command = std::env::args().nth(1).unwrap_or_default();
         if let Some(hint) = hint(&error, &command) {
             let _printed = writeln!(std::io::stderr(), "\n  tip: {hint}");
         }
-        std::process::exit(error.exit_code())
+        u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
     })
 }
 
