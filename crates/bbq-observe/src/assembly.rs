@@ -1,5 +1,6 @@
 //! Assembles the status from the parts of the server.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,6 +37,8 @@ impl Parts {
             warnings: Vec::new(),
             findings: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            data: self.data(),
             pid: std::process::id(),
             refused_change: self.changes.refused(),
             uptime_seconds: self.changes.started().elapsed().as_secs(),
@@ -53,6 +56,14 @@ impl Parts {
         let [problems, notices, warnings] = [Level::Problem, Level::Notice, Level::Warning]
             .map(|level| lines(level).map(Finding::line).collect::<Vec<_>>());
         Status { troubles: problems.clone(), problems, notices, warnings, ..status }
+    }
+
+    /// Empty if the directory that the server was started in is gone.
+    fn data(&self) -> String {
+        let effective = self.effective();
+        let configured = effective.iter().find(|key| key.key == "data").map(|key| Path::new(&key.value));
+        let absolute = configured.and_then(|path| std::path::absolute(path).ok());
+        absolute.map(|path| path.display().to_string()).unwrap_or_default()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {

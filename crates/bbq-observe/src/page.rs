@@ -33,13 +33,14 @@ macro_rules! file {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [File; 21] = [
+static FILES: [File; 22] = [
     File { path: "/", content_type: "text/html; charset=utf-8", content: include_str!("page/index.html") },
     file!("style.css", "text/css; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),
     file!("main.js", SCRIPT),
     file!("configuration.js", SCRIPT),
     file!("element.js", SCRIPT),
+    file!("first.js", SCRIPT),
     file!("flow.js", SCRIPT),
     file!("geometry.js", SCRIPT),
     file!("history.js", SCRIPT),

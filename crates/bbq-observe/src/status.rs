@@ -33,6 +33,12 @@ pub struct Status {
     pub refused_change: Option<String>,
     /// Version of the program.
     pub version: String,
+    /// Name of the machine.
+    #[serde(default)]
+    pub host: String,
+    /// The data directory, as an absolute path.
+    #[serde(default)]
+    pub data: String,
     /// Process id.
     pub pid: u32,
     /// Seconds since the start.

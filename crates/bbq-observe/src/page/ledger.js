@@ -1,7 +1,7 @@
 // The ledger: received = delivered + queued + dropped, and whether it balances.
 
 import { byId, element, setAttribute, setText } from "./element.js";
-import { bytes, count, data, exact, setData } from "./number.js";
+import { bytes, count, data, duration, exact, setData } from "./number.js";
 import { sum } from "./rates.js";
 
 const TERMS = [["received", ""], ["delivered", "="], ["queued", "+"], ["dropped", "+"]];
@@ -12,13 +12,14 @@ const FACTS = [
     const open = sum(workers.map((worker) => worker.connections));
     return [open, count(open) + " of " + count(connections_max)];
   }],
-  ["spool on disk", "spool.bytes", ({ spool }) => [spool.bytes, bytes(spool.bytes) + " of " + bytes(spool.bytes_max)]],
+  ["spool on disk", "spool.bytes", ({ spool }, left) => [spool.bytes, bytes(spool.bytes) + " of " + bytes(spool.bytes_max) + left]],
   ["segments", "spool.segments", ({ spool }) => [spool.segments, count(spool.segments)]],
   ["damaged pieces set aside", "spool.quarantined", ({ spool }) => [spool.quarantined, count(spool.quarantined)]],
 ];
 
 export class Ledger {
   constructor() {
+    this.spool = new SpoolPace();
     this.terms = TERMS.map(([name, sign]) => {
       const value = data("ledger." + name);
       const mark = element("span", { class: "sign", "aria-hidden": "true" }, sign);
@@ -53,7 +54,8 @@ export class Ledger {
       setAttribute(balance, "data-level", "problem");
     }
     this.showReasons(dropped);
-    FACTS.forEach(([, , read], place) => setData(this.facts[place], ...read(status)));
+    const left = this.spool.left(status.spool);
+    FACTS.forEach(([, , read], place) => setData(this.facts[place], ...read(status, left)));
   }
 
   showReasons(dropped) {
@@ -66,5 +68,26 @@ export class Ledger {
       }
       setData(value, records, count(records));
     }
+  }
+}
+
+// The spool grows by whole segments: a shorter look would show none of them, or one.
+const PACE_MS = 60000;
+const PACE_MIN_MS = 10000;
+
+// How long the spool has room at the pace of the last minute.
+class SpoolPace {
+  constructor() {
+    this.seen = [];
+  }
+
+  left({ bytes, bytes_max }) {
+    const now = performance.now();
+    this.seen.push({ now, bytes });
+    while (now - this.seen[0].now > PACE_MS) this.seen.shift();
+    const [first, time] = [this.seen[0], now - this.seen[0].now];
+    if (bytes >= bytes_max) return ", full";
+    if (time < PACE_MIN_MS || bytes <= first.bytes) return "";
+    return ", full in " + duration((bytes_max - bytes) * time / (bytes - first.bytes)) + " at this pace";
   }
 }

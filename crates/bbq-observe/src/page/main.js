@@ -2,6 +2,7 @@
 
 import { Configuration } from "./configuration.js";
 import { byId, setAttribute, setText } from "./element.js";
+import { First } from "./first.js";
 import { Flow } from "./flow.js";
 import { History } from "./history.js";
 import { Ledger } from "./ledger.js";
@@ -26,7 +27,7 @@ class Page {
     this.rates = new Rates();
     this.problems = new Problems();
     const flow = new Flow();
-    this.parts = [flow, new Ledger(), new Sinks(), new Listeners(), new Workers()];
+    this.parts = [new First(), flow, new Ledger(), new Sinks(), new Listeners(), new Workers()];
     this.history = new History();
     flow.onChoice = (subject) => this.history.choose(subject);
     this.configuration = new Configuration();
@@ -87,12 +88,13 @@ class Page {
     this.tail.update(status);
     const of = (level) => status.findings.filter((finding) => finding.level === level).length;
     const [problems, warnings] = [of("problem"), of("warning")];
-    setText(byId("who"), status.version + " \u00b7 " + location.host + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
+    const where = status.host ? status.host + ":" + status.data : location.host;
+    setText(byId("who"), where + " \u00b7 " + status.version + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
     const isStopping = status.findings.some((finding) => finding.name === "stopping");
     if (!status.ready) this.state(isStopping ? "wait" : "problem", isStopping ? "stopping" : "\u25b2 not ready");
     else if (problems > 0) this.state("problem", "\u25b2 " + several(problems, "problem") + (warnings > 0 ? ", " + several(warnings, "warning") : ""));
     else this.state("well", "\u2713 works as configured");
-    document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + location.host;
+    document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + (status.host ? where : location.host);
   }
 
   state(level, text) {

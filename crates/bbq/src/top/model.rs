@@ -49,16 +49,30 @@ pub(super) enum Balance {
     OffBy(i128),
 }
 
+/// The data directory is last: it may be cut off.
+fn title(status: &Status, admin: SocketAddr) -> String {
+    let Status { version, host, data, pid, uptime_seconds, .. } = status;
+    let up = duration(Duration::from_secs(*uptime_seconds));
+    let parts = [
+        format!("bbq {version}"),
+        host.clone(),
+        admin.to_string(),
+        format!("pid {pid}"),
+        format!("up {up}"),
+        data.clone(),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
+}
+
 impl Model {
     /// `before` may be missing, or of another process; then there are no rates.
     pub(super) fn new(admin: SocketAddr, before: Option<&Snapshot>, now: &Snapshot) -> Model {
         let pair = Pair::new(before, now);
         let status = &now.status;
-        let up = duration(Duration::from_secs(status.uptime_seconds));
         let findings = status.findings();
         let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
         Model {
-            title: format!("bbq {}  {admin}  pid {}  up {up}", status.version, status.pid),
+            title: title(status, admin),
             state: match (status.ready, problems) {
                 (false, _) if findings.iter().any(|finding| finding.name == "stopping") => State::Stopping,
                 (false, _) => State::NotReady,

@@ -3,12 +3,13 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::browser::Browser;
-use crate::support::{Server, Setup};
+use crate::support::{BBQ, Server, Setup, run};
 
 pub(super) const WIDTH: u32 = 1280;
 pub(super) const HEIGHT: u32 = 800;
@@ -95,6 +96,41 @@ fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
         keys.iter().any(|key| key.contains("hello_timeout_seconds") && key.contains("default")),
         "{keys:?}"
     );
+    assert_quiet_console(&browser);
+}
+
+/// What the page shows is run as it is.
+#[test]
+fn before_the_first_message_the_page_shows_how_to_send_it() {
+    let setup = Setup::new(&[
+        "syslog+tcp://127.0.0.1:{0}",
+        "http+tcp://127.0.0.1:{1}",
+        "lines+tcp://127.0.0.1:{2}",
+        "bbq+tcp://127.0.0.1:{3}",
+    ]);
+    let server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    browser.wait_shown();
+    let shown = browser
+        .run("return [...document.querySelectorAll('#first-commands code')].map((code) => code.textContent)");
+    let commands: Vec<&str> = shown.as_array().expect("commands").iter().filter_map(Value::as_str).collect();
+    let [logger, curl, send] = commands[..] else { panic!("{commands:?}") };
+    assert!(logger.starts_with("logger ") && curl.starts_with("curl "), "{commands:?}");
+    let program = Path::new(BBQ).parent().expect("a directory").display();
+    let send = format!("PATH={program}:$PATH; {send}");
+    for command in [logger, curl, &send] {
+        run(Command::new("bash").args(["-c", command]), b"");
+    }
+    server.wait_delivered(3);
+    browser
+        .wait("no commands", "return document.getElementById('first').hidden", |is| *is == Value::from(true));
+    let title = browser.run("return document.title");
+    let data = server.status()["data"].clone();
+    let has = |text: &Value| {
+        text.as_str().is_some_and(|text| title.as_str().is_some_and(|title| title.contains(text)))
+    };
+    assert!(has(&data) && has(&server.status()["host"]), "{title}");
+    assert!(data.as_str().is_some_and(|data| Path::new(data).join("lock").exists()), "{data}");
     assert_quiet_console(&browser);
 }
 

@@ -1,0 +1,52 @@
+// How to send the first message, until there is one.
+
+import { byId, element, setText } from "./element.js";
+
+const COPIED_MS = 2000;
+
+export class First {
+  constructor() {
+    this.shown = null;
+  }
+
+  update(status) {
+    const commands = status.ledger.received > 0 ? [] : status.listeners.map(command).filter((text) => text !== null);
+    const shown = JSON.stringify(commands);
+    if (this.shown === shown) return;
+    this.shown = shown;
+    byId("first").hidden = commands.length === 0;
+    byId("first-commands").replaceChildren(...commands.map(line));
+  }
+}
+
+function line(text) {
+  const copy = element("button", { type: "button", "aria-label": "Copy: " + text }, "Copy");
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setText(copy, "Copied");
+    } catch {
+      // Without TLS, a browser lets a page write to the clipboard on the machine itself alone.
+      setText(copy, "Select it, and copy");
+    }
+    setTimeout(() => setText(copy, "Copy"), COPIED_MS);
+  });
+  return element("li", {}, element("code", {}, text), copy);
+}
+
+// What a shell sends to a listener; null if it takes more than a line, such as TLS or a token.
+function command({ spec, address }) {
+  if (/[?&](tls_cert|tokens?)[=_]/.test(spec)) return null;
+  const protocol = spec.split("+")[0];
+  const [, transport, host, port] = /^(tcp|udp):\/\/(.*):(\d+)$/.exec(address) ?? [];
+  if (!transport) return null;
+  const isAny = host === "0.0.0.0" || host === "[::]";
+  const at = isAny ? location.hostname : host;
+  const named = at.replace(/^\[|\]$/g, "");
+  switch (protocol) {
+    case "syslog": return "logger --server " + named + " --port " + port + " --" + transport + " hello";
+    case "http": return "curl --data hello http://" + at + ":" + port + "/";
+    case "bbq": return "echo hello | bbq send --to bbq://" + at + ":" + port;
+    default: return null;
+  }
+}
