@@ -1,43 +1,55 @@
 //! Publishes in atomic batches (ADR-50): each message is in the stream exactly once. See the module above for how.
 //!
-//! While the server commits batches, the messages of the next one are published. The message about the progress is behind those of a batch, and
-//! only this one, or the mark behind it, needs to know the place of the one before it. [`marks`] says how several batches are on their way at once.
+//! Two batches are on their way: while the server commits one, the messages of the next are published. The message about the
+//! progress is the last of a batch, and only this one needs to know the place of the progress before it.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message, Subject};
-use bbq_sink::{CONFLICT, Positions, TAKEN_OVER};
+use async_nats::{HeaderMap, Message as Reply, StatusCode, Subject};
+use bbq_sink::{CONFLICT, Outcomes, Positions, TAKEN_OVER};
 use futures_util::StreamExt as _;
-use tokio::time::{Instant, sleep_until};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
-use super::batch::{Batch, expect};
 use super::link::{Ended, NatsLink};
-use super::marks;
-use super::reply::{in_time, late, number_of, publish_alone, refusal, sequence_of};
-use super::server::{Server, why_ended};
+use super::server::{Server, api_error, why_ended};
 use super::shared::Seen;
-use super::stream::{Progress, Stream, marks_subject};
+use super::stream::{Progress, Stream};
 use super::taken::{Limits, Taken};
 
+/// Messages of a batch: a server takes 1,000, of which one is about the progress.
+const BATCH_MESSAGES_MAX: usize = 999;
+/// Bytes of a batch, unless one message is larger: in a cluster a batch is one proposal.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// The shortest time between two batches that are not full: there are at most 200 messages about progress a second.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of replies about the first message of a batch, which is published with a reply so that a refusal is told.
 const FIRST: u64 = 0;
 
+/// `err_code`s of nats-server (errors.json).
+const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
+const BATCH_INCOMPLETE: u64 = 10176;
+
+const BATCH_ID: &str = "Nats-Batch-Id";
+const BATCH_SEQUENCE: &str = "Nats-Batch-Sequence";
+const BATCH_COMMIT: &str = "Nats-Batch-Commit";
+const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
+
+/// A batch on its way.
+struct Batch {
+    number: u64,
+    id: String,
+    messages: usize,
+    bytes: usize,
+    outcomes: Outcomes,
+}
+
 /// A batch that the server is to commit.
 struct Committing {
     batch: Batch,
-    /// Where its last message is expected in the stream.
-    last: u64,
-    /// Whether that is a mark behind which another batch may be sent.
-    is_followed: bool,
-    /// Whether it was sent behind another one on its way.
-    is_behind: bool,
-    has_mark: bool,
     /// How far the stream is then.
     positions: Positions,
     deadline: Instant,
@@ -47,23 +59,34 @@ struct Committing {
 pub(super) struct AtomicWriter {
     server: Server,
     progress: Subject,
-    /// The subject of the marks of this connection, if the stream has it.
-    marks: Option<Subject>,
-    epoch: u64,
     /// The place of the last progress in the stream.
     sequence: u64,
-    /// The place of the last message that is known of, or expected.
-    last: u64,
     /// How far the stream was when the connection began.
     stored: Positions,
     /// How far the stream is with everything that is taken.
     positions: Positions,
     payload_max: usize,
     staged: Batch,
-    /// The oldest is in front.
-    committing: VecDeque<Committing>,
-    /// When the last batch was sent.
+    committing: Option<Committing>,
+    /// When the last batch was committed.
     committed: Instant,
+}
+
+impl Batch {
+    /// The id is unique among the batches of all writers of a stream that are on their way.
+    fn new(number: u64, writer: &str) -> Batch {
+        let id = format!("{}{number:x}", &writer[..8.min(writer.len())]);
+        Batch { number, id, messages: 0, bytes: 0, outcomes: Outcomes::default() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.messages >= BATCH_MESSAGES_MAX || self.bytes >= BATCH_BYTES_MAX
+    }
+
+    fn headers(&self, headers: &mut HeaderMap) {
+        headers.insert(BATCH_ID, self.id.as_str());
+        headers.insert(BATCH_SEQUENCE, self.messages.to_string());
+    }
 }
 
 impl AtomicWriter {
@@ -74,19 +97,18 @@ impl AtomicWriter {
         stream: Stream,
         progress: String,
     ) -> Result<AtomicWriter, Ended> {
+        let found = stream.progress(&mut server, &progress).await?;
         let seen = link.shared.seen();
         let has_written = link.shared.is_writer();
-        let mut found = stream.progress(&mut server, &progress).await?;
-        check_writer(link, &stream, &progress, found.as_ref())?;
-        let takes_over = !link.shared.is_writer() || link.has_marked;
-        let last_epoch = found.as_ref().map_or(0, |found| found.epoch);
-        if takes_over && last_epoch > 0 {
-            marks::end(&mut server, &stream, &progress, last_epoch).await?;
-            // Its last batches may have come meanwhile.
-            found = stream.progress(&mut server, &progress).await?;
-            check_writer(link, &stream, &progress, found.as_ref())?;
-        }
+        let is_own = found.as_ref().is_some_and(|found| found.writer == link.shared.writer);
         let positions = match &found {
+            Some(found)
+                if !is_own && seen.created == stream.created && link.shared.is_after_own(found.sequence) =>
+            {
+                return Err(Ended::Failed(io::Error::other(format!(
+                    "another bbq server has taken over {progress}; {TAKEN_OVER}"
+                ))));
+            }
             Some(found) => found.positions.clone(),
             // It was deleted, with the messages before it.
             None if seen.created == stream.created && stream.first_sequence > seen.sequence => {
@@ -95,6 +117,10 @@ impl AtomicWriter {
             None => Positions::default(),
         };
         let sequence = found.map_or(0, |found| found.sequence);
+        if !is_own {
+            // What is left was before it.
+            link.shared.forget_writing();
+        }
         let now = Seen { created: stream.created.clone(), sequence, positions: positions.clone() };
         let lost = link.shared.see(&now);
         if lost > 0 {
@@ -113,8 +139,7 @@ impl AtomicWriter {
         }
         let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
         let payload_max = link.target.encoding.payload_max(largest);
-        let epoch = last_epoch + u64::from(takes_over);
-        let payload = Progress::payload(&link.shared.writer, &positions, epoch);
+        let payload = Progress::payload(&link.shared.writer, &positions);
         if payload_max < payload.len() {
             return Err(Ended::Failed(io::Error::other(format!(
                 "the server takes messages of {largest} bytes with headers, which is too little; raise its max_payload, or the \
@@ -122,33 +147,39 @@ impl AtomicWriter {
             ))));
         }
         link.outgoing.rewind(&positions);
-        let marks = Some(marks_subject(&progress, epoch)).filter(|_| stream.has_marks);
         let mut writer = AtomicWriter {
             server,
-            marks: marks.map(Subject::from),
             progress: progress.into(),
-            epoch,
             sequence,
-            last: sequence,
             stored: positions.clone(),
             positions,
             payload_max,
             staged: Batch::new(FIRST + 1, &link.shared.writer),
-            committing: VecDeque::new(),
+            committing: None,
             committed: Instant::now(),
         };
-        if takes_over {
+        if !link.shared.is_writer() {
             writer.take_over(link, payload).await?;
         }
-        link.has_marked = false;
         Ok(writer)
     }
 
     /// Publishes progress, so that the batches of earlier writers are refused from now on.
     async fn take_over(&mut self, link: &NatsLink, payload: String) -> Result<(), Ended> {
-        self.sequence = publish_alone(&mut self.server, &self.progress, self.sequence, payload).await?;
-        self.last = self.sequence;
+        let mut headers = HeaderMap::new();
+        headers.insert(EXPECTED_LAST, self.sequence.to_string());
+        let reply = format!("{}.{}", self.server.inbox, self.staged.number);
+        let client = &self.server.client;
+        let subject = self.progress.clone();
+        let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into()).await;
+        published.map_err(|error| Ended::InDoubt(io::Error::other(error)))?;
+        let Server { replies, patience, .. } = &mut self.server;
+        let patience = *patience;
+        let reply = timeout(patience, replies.next()).await.map_err(|_| late(patience))?;
+        let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
+        self.sequence = sequence_of(&reply)?;
         link.shared.wrote(self.sequence, &self.positions);
+        self.staged = Batch::new(self.staged.number + 1, &link.shared.writer);
         Ok(())
     }
 
@@ -164,9 +195,9 @@ impl AtomicWriter {
             if staged || committed {
                 continue;
             }
-            let is_waiting = self.committing.is_empty() && !self.staged.outcomes.is_empty();
+            let is_waiting = self.committing.is_none() && !self.staged.outcomes.is_empty();
             let commit_at = self.committed + COMMIT_INTERVAL;
-            let deadline = self.committing.front().map(|committing| committing.deadline);
+            let deadline = self.committing.as_ref().map(|committing| committing.deadline);
             let Server { replies, ended, patience, .. } = &mut self.server;
             let patience = *patience;
             tokio::select! {
@@ -186,11 +217,14 @@ impl AtomicWriter {
 
     /// Publishes messages of the next batch. Returns whether there were any.
     async fn stage(&mut self, link: &mut NatsLink) -> Result<bool, Ended> {
-        let (messages, bytes) = self.staged.room(self.last);
-        if messages == 0 || link.outgoing.is_taken() {
+        if self.staged.is_full() || link.outgoing.is_taken() {
             return Ok(false);
         }
-        let limits = Limits { messages, bytes, payload: self.payload_max };
+        let limits = Limits {
+            messages: BATCH_MESSAGES_MAX - self.staged.messages,
+            bytes: BATCH_BYTES_MAX - self.staged.bytes,
+            payload: self.payload_max,
+        };
         let Taken { messages, bytes, outcomes } =
             Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
@@ -201,7 +235,8 @@ impl AtomicWriter {
         let (server, staged) = (&self.server, &mut self.staged);
         let publish = async {
             for mut message in messages {
-                staged.add_headers(&mut message.headers);
+                staged.messages += 1;
+                staged.headers(&mut message.headers);
                 let (subject, payload) = (message.subject, message.payload);
                 if staged.messages == 1 {
                     let reply = format!("{}.{FIRST}", server.inbox);
@@ -219,12 +254,8 @@ impl AtomicWriter {
 
     /// Has the server commit what is staged, if it is time. Returns whether there is room for another batch.
     async fn commit(&mut self, link: &mut NatsLink) -> Result<bool, Ended> {
-        let is_full = self.staged.is_full(self.last);
-        let may_be_sent = match self.committing.back() {
-            None => is_full || self.committed.elapsed() >= COMMIT_INTERVAL,
-            Some(before) => is_full && before.is_followed && self.committing.len() < link.pipeline.batches,
-        };
-        if self.staged.outcomes.is_empty() || !may_be_sent {
+        let is_due = self.staged.is_full() || self.committed.elapsed() >= COMMIT_INTERVAL;
+        if self.committing.is_some() || self.staged.outcomes.is_empty() || !is_due {
             return Ok(false);
         }
         let next = Batch::new(self.staged.number + 1, &link.shared.writer);
@@ -234,43 +265,23 @@ impl AtomicWriter {
             link.outgoing.settle(batch.outcomes);
             return Ok(true);
         }
-        let is_behind = !self.committing.is_empty();
-        let is_followed = is_full && batch.is_even(self.last) && link.pipeline.batches > 1;
-        let mark = self.marks.clone().filter(|_| is_behind || is_followed);
-        let last = batch.mark(self.last) - u64::from(mark.is_none());
-        let (before, has_mark) = (self.last, mark.is_some());
-        let payload = Progress::payload(&link.shared.writer, &self.positions, self.epoch);
+        batch.messages += 1;
+        let mut headers = HeaderMap::new();
+        batch.headers(&mut headers);
+        headers.insert(BATCH_COMMIT, "1");
+        headers.insert(EXPECTED_LAST, self.sequence.to_string());
+        let payload = Progress::payload(&link.shared.writer, &self.positions);
         let reply = format!("{}.{}", self.server.inbox, batch.number);
-        let mut messages = vec![(self.progress.clone(), payload, (!is_behind).then_some(self.sequence))];
-        messages.extend(mark.map(|subject| (subject, String::new(), is_behind.then_some(before))));
-        let (client, last_message) = (&self.server.client, messages.pop());
-        let publish = async {
-            for (subject, payload, expected) in messages {
-                let mut headers = HeaderMap::new();
-                batch.add_headers(&mut headers);
-                expected.inspect(|last| expect(&mut headers, *last));
-                client.publish_with_headers(subject, headers, payload.into()).await?;
-            }
-            if let Some((subject, payload, expected)) = last_message {
-                let mut headers = HeaderMap::new();
-                batch.add_last_headers(&mut headers);
-                expected.inspect(|last| expect(&mut headers, *last));
-                client.publish_with_reply_and_headers(subject, reply, headers, payload.into()).await?;
-            }
-            Ok::<(), async_nats::PublishError>(())
-        };
-        in_time(self.server.patience, publish).await?;
-        link.has_marked |= has_mark;
+        let (client, subject) = (&self.server.client, self.progress.clone());
+        let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into());
+        in_time(self.server.patience, published).await?;
         self.committed = Instant::now();
-        self.last = last;
         let deadline = self.committed + self.server.patience;
-        let (is_followed, positions) = (is_followed && has_mark, self.positions.clone());
-        let committing = Committing { batch, last, is_followed, is_behind, has_mark, positions, deadline };
-        self.committing.push_back(committing);
+        self.committing = Some(Committing { batch, positions: self.positions.clone(), deadline });
         Ok(true)
     }
 
-    fn reply(&mut self, link: &mut NatsLink, reply: &Message) -> Result<(), Ended> {
+    fn reply(&mut self, link: &mut NatsLink, reply: &Reply) -> Result<(), Ended> {
         let number = number_of(reply);
         if number == Some(FIRST) {
             // A server that is content sends nothing, or an empty message.
@@ -280,55 +291,58 @@ impl AtomicWriter {
                 Err(refusal(reply))
             };
         }
-        if self.committing.front().is_none_or(|committing| Some(committing.batch.number) != number) {
-            return match self.committing.is_empty() {
-                true => Ok(()),
-                false => Err(Ended::InDoubt(io::Error::other(
-                    "the server acknowledges a batch before an earlier one",
-                ))),
-            };
-        }
-        let Some(committing) = self.committing.pop_front() else { return Ok(()) };
-        let last = sequence_of(reply).inspect_err(|ended| {
-            if committing.is_behind && matches!(ended, Ended::InDoubt(_)) {
-                link.pipeline.refused();
-            }
-        })?;
-        self.sequence = last - u64::from(committing.has_mark);
-        if self.committing.is_empty() {
-            self.last = last;
-        } else if last != committing.last
-            && let Some(back) = self.committing.back_mut()
-        {
-            // Somebody else published in between: what is behind it is refused.
-            back.is_followed = false;
-        }
-        link.batches += 1;
-        link.pipeline.committed();
+        let Some(committing) = self.committing.take_if(|committing| Some(committing.batch.number) == number)
+        else {
+            return Ok(());
+        };
+        self.sequence = sequence_of(reply)?;
         link.shared.wrote(self.sequence, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);
         Ok(())
     }
 }
 
-/// An error if another writer has taken over from this one. What it wrote before that of another is not there any more.
-fn check_writer(
-    link: &NatsLink,
-    stream: &Stream,
-    progress: &str,
-    found: Option<&Progress>,
+/// Waits for room among what is to be sent, but not without end.
+pub(super) async fn in_time<E: std::error::Error + Send + Sync + 'static>(
+    patience: Duration,
+    publish: impl Future<Output = Result<(), E>>,
 ) -> Result<(), Ended> {
-    match found {
-        Some(found) if found.writer == link.shared.writer => return Ok(()),
-        Some(found)
-            if link.shared.seen().created == stream.created && link.shared.is_after_own(found.sequence) =>
-        {
-            return Err(Ended::Failed(io::Error::other(format!(
-                "another bbq server has taken over {progress}; {TAKEN_OVER}"
-            ))));
-        }
-        _ => {}
+    let published = timeout(patience, publish).await.map_err(|_| late(patience))?;
+    published.map_err(|error| Ended::InDoubt(io::Error::other(error)))
+}
+
+pub(super) fn late(patience: Duration) -> Ended {
+    let text = format!("the server did not take what was published within {} s", patience.as_secs());
+    Ended::InDoubt(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// The number at the end of a reply's subject.
+pub(super) fn number_of(reply: &Reply) -> Option<u64> {
+    reply.subject.rsplit('.').next().and_then(|number| number.parse().ok())
+}
+
+/// The place in the stream of what was acknowledged.
+pub(super) fn sequence_of(reply: &Reply) -> Result<u64, Ended> {
+    let response: Option<Value> = serde_json::from_slice(&reply.payload).ok();
+    let sequence =
+        response.filter(|response| api_error(response).is_none()).and_then(|value| value["seq"].as_u64());
+    sequence.filter(|sequence| *sequence > 0).ok_or_else(|| refusal(reply))
+}
+
+/// What a reply says that is no acknowledgement.
+fn refusal(reply: &Reply) -> Ended {
+    if reply.status == Some(StatusCode::NO_RESPONDERS) {
+        return Ended::Failed(io::Error::other(
+            "no stream takes the messages now: it has no leader, or was deleted",
+        ));
     }
-    link.shared.forget_writing();
-    Ok(())
+    let response: Option<Value> = serde_json::from_slice(&reply.payload).ok();
+    match response.as_ref().and_then(api_error) {
+        Some((code, text)) => {
+            let error = io::Error::other(format!("the server refuses: {text}"));
+            let is_in_doubt = WRONG_LAST_SEQUENCE.contains(&code) || code == BATCH_INCOMPLETE;
+            if is_in_doubt { Ended::InDoubt(error) } else { Ended::Failed(error) }
+        }
+        None => Ended::InDoubt(io::Error::other("the server acknowledges in a way that bbq does not know")),
+    }
 }

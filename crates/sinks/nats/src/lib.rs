@@ -31,7 +31,7 @@
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
-//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many; `window` message by message for older servers; `taken` is what they take from the groups, `message`
+//! stream; `atomic` writes batches, `window` message by message for older servers; `taken` is what they take from the groups, `message`
 //! what is made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
@@ -40,14 +40,10 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
-mod batch;
 mod credentials;
 mod link;
 mod links;
-mod marks;
 mod message;
-mod pipeline;
-mod reply;
 mod run;
 mod server;
 mod settings;

@@ -8,7 +8,6 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::message::Encoder;
-use super::pipeline::Pipeline;
 use super::settings::NatsSettings;
 use super::shared::Shared;
 
@@ -21,11 +20,6 @@ pub(super) struct NatsLink {
     settled: Sender<Settled>,
     pub(super) outgoing: OutgoingGroups,
     pub(super) encoder: Encoder,
-    pub(super) pipeline: Pipeline,
-    /// Whether the last connection published marks.
-    pub(super) has_marked: bool,
-    /// How many batches the stream has taken.
-    pub(super) batches: u64,
 }
 
 /// How a connection ended.
@@ -53,18 +47,7 @@ impl NatsLink {
     ) -> NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(target.encoding.clone(), &target.name);
-        NatsLink {
-            target,
-            resolver,
-            shared,
-            groups,
-            settled,
-            outgoing,
-            encoder,
-            pipeline: Pipeline::default(),
-            has_marked: false,
-            batches: 0,
-        }
+        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder }
     }
 
     /// Adds a group. `stored` says how far the stream is.

@@ -15,7 +15,7 @@ use super::window;
 impl Link for NatsLink {
     async fn run(mut self) -> (NatsLink, Problem) {
         loop {
-            let before = self.batches;
+            let before = self.shared.sequence();
             let ended = match self.connection().await {
                 Ok(never) => match never {},
                 Err(ended) => ended,
@@ -25,7 +25,7 @@ impl Link for NatsLink {
                 |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.target.shown));
             match ended {
                 // The server took something meanwhile: the next connection is likely to work.
-                Ended::InDoubt(_) if self.batches != before => {}
+                Ended::InDoubt(_) if self.shared.sequence() != before => {}
                 Ended::InDoubt(error) | Ended::Failed(error) => {
                     let problem = Problem::Retry(named(error));
                     return (self, problem);

@@ -122,6 +122,11 @@ impl Shared {
         self.state().seen.clone()
     }
 
+    /// The place of the last progress in the stream.
+    pub(super) fn sequence(&self) -> u64 {
+        self.state().seen.sequence
+    }
+
     /// Behind the last groups whose rejected messages are dead letters.
     pub(super) fn kept(&self) -> Positions {
         self.state().kept.clone()

@@ -26,8 +26,6 @@ pub(super) struct Stream {
     pub(super) message_bytes_max: Option<usize>,
     /// Whether it takes atomic batches.
     pub(super) is_atomic: bool,
-    /// Whether it has the subjects of marks.
-    pub(super) has_marks: bool,
     /// The window in which the server recognizes duplicates, in seconds.
     pub(super) window_seconds: u64,
 }
@@ -40,22 +38,18 @@ pub(super) struct Progress {
     /// Who wrote it; see [`super::shared::Shared`].
     pub(super) writer: String,
     pub(super) positions: Positions,
-    /// Whose marks may still come: see [`super::marks`]. 0 if there are none.
-    pub(super) epoch: u64,
 }
 
 impl Progress {
-    /// The payload of the message: four lines, of which earlier releases wrote and read the first two or three.
-    pub(super) fn payload(writer: &str, positions: &Positions, epoch: u64) -> String {
-        format!("{writer}\n{positions}\n{}\n{epoch}\n", positions.times())
+    /// The payload of the message: three lines, of which earlier releases wrote and read two.
+    pub(super) fn payload(writer: &str, positions: &Positions) -> String {
+        format!("{writer}\n{positions}\n{}\n", positions.times())
     }
 
-    fn parse(sequence: u64, payload: &str) -> Option<Progress> {
+    fn parse(payload: &str) -> Option<(String, Positions)> {
         let mut lines = payload.lines();
         let (writer, positions) = (lines.next()?.to_owned(), Positions::parse(lines.next()?)?);
-        let positions = positions.with_times(lines.next().unwrap_or_default());
-        let epoch = lines.next().and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        Some(Progress { sequence, writer, positions, epoch })
+        Some((writer, positions.with_times(lines.next().unwrap_or_default())))
     }
 }
 
@@ -85,13 +79,10 @@ impl Stream {
         };
         let config = &info["config"];
         let is_on = |key: &str| config[key].as_bool().unwrap_or(false);
-        let has = |subject: &str| {
+        for subject in [&filter, progress] {
             let patterns = config["subjects"].as_array();
             let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
-            patterns.any(|pattern| covers(pattern, subject))
-        };
-        for subject in [&filter, progress] {
-            if !has(subject) {
+            if !patterns.any(|pattern| covers(pattern, subject)) {
                 return Err(io::Error::other(format!(
                     "stream {name} does not have the subject {subject}; add it: nats stream edit {name} --subjects=..."
                 )));
@@ -118,43 +109,29 @@ impl Stream {
             first_sequence: info["state"]["first_seq"].as_u64().unwrap_or(0),
             message_bytes_max: config["max_msg_size"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()),
             is_atomic: is_on("allow_atomic"),
-            has_marks: has(&marks_subject(progress, 1)),
             window_seconds: config["duplicate_window"].as_u64().unwrap_or(0) / 1_000_000_000,
             name,
         })
     }
 
-    /// The last message about progress.
+    /// The last message about progress. The stream's leader responds, which knows the newest.
     pub(super) async fn progress(&self, server: &mut Server, subject: &str) -> io::Result<Option<Progress>> {
-        let Some((sequence, message)) = self.last(server, subject).await? else { return Ok(None) };
-        let payload =
-            BASE64.decode(message["data"].as_str().unwrap_or_default().as_bytes()).unwrap_or_default();
-        let parsed = std::str::from_utf8(&payload).ok().and_then(|text| Progress::parse(sequence, text));
-        parsed.map(Some).ok_or_else(|| {
-            io::Error::other(format!(
-                "the last message of {subject} was not written by bbq; nobody else may publish to this subject"
-            ))
-        })
-    }
-
-    /// The last message of a subject, and its place. The stream's leader responds, which knows the newest.
-    pub(super) async fn last(&self, server: &mut Server, subject: &str) -> io::Result<Option<(u64, Value)>> {
         let last = json!({ "last_by_subj": subject });
-        let mut found = match server.request(&format!("STREAM.MSG.GET.{}", self.name), &last).await {
+        let found = match server.request(&format!("STREAM.MSG.GET.{}", self.name), &last).await {
             Err(RequestError::Refused(NO_MESSAGE, _)) => return Ok(None),
             found => found?,
         };
-        let message = found["message"].take();
-        let sequence = message["seq"].as_u64();
-        let sequence = sequence
-            .ok_or_else(|| io::Error::other("the server responds with a message that has no place"))?;
-        Ok(Some((sequence, message)))
+        let message = &found["message"];
+        let payload =
+            BASE64.decode(message["data"].as_str().unwrap_or_default().as_bytes()).unwrap_or_default();
+        let parsed = std::str::from_utf8(&payload).ok().and_then(Progress::parse);
+        match (message["seq"].as_u64(), parsed) {
+            (Some(sequence), Some((writer, positions))) => Ok(Some(Progress { sequence, writer, positions })),
+            _ => Err(io::Error::other(format!(
+                "the last message of {subject} was not written by bbq; nobody else may publish to this subject"
+            ))),
+        }
     }
-}
-
-/// The subject of the marks of an epoch of this progress: see [`super::marks`].
-pub(super) fn marks_subject(progress: &str, epoch: u64) -> String {
-    format!("{progress}-{epoch}")
 }
 
 /// The stream that has the subjects of a filter.
@@ -203,19 +180,12 @@ mod tests {
     #[test]
     fn progress_is_read_as_it_was_written() {
         let older = Positions::parse("0:8192:70:3").unwrap();
-        let written = |positions: &Positions, epoch| Progress {
-            sequence: 7,
-            writer: "w1".to_owned(),
-            positions: positions.clone(),
-            epoch,
-        };
-        assert_eq!(Progress::parse(7, "w1\n0:8192:70:3\n"), Some(written(&older, 0)));
+        assert_eq!(Progress::parse("w1\n0:8192:70:3\n"), Some(("w1".to_owned(), older.clone())));
         let positions = older.with_times("0:9");
-        assert_eq!(Progress::parse(7, "w1\n0:8192:70:3\n0:9\n"), Some(written(&positions, 0)));
-        for positions in [positions, Positions::default()] {
-            let parsed = Progress::parse(7, &Progress::payload("w1", &positions, 3));
-            assert_eq!(parsed, Some(written(&positions, 3)));
-        }
-        assert_eq!(Progress::parse(7, "hello"), None);
+        let parsed = Progress::parse(&Progress::payload("w1", &positions));
+        assert_eq!(parsed, Some(("w1".to_owned(), positions)));
+        let nothing = Progress::parse(&Progress::payload("w1", &Positions::default()));
+        assert_eq!(nothing, Some(("w1".to_owned(), Positions::default())));
+        assert_eq!(Progress::parse("hello"), None);
     }
 }
