@@ -122,8 +122,9 @@ fn before_the_first_message_the_page_shows_how_to_send_it() {
         run(Command::new("bash").args(["-c", command]), b"");
     }
     server.wait_delivered(3);
-    browser
-        .wait("no commands", "return document.getElementById('first').hidden", |is| *is == Value::from(true));
+    browser.wait("no commands", "return document.getElementById('first').hidden", |is| {
+        is.as_bool() == Some(true)
+    });
     let title = browser.run("return document.title");
     let data = server.status()["data"].clone();
     let has = |text: &Value| {
