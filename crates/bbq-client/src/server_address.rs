@@ -1,19 +1,18 @@
 //! Addresses of servers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use bbq_wire::batch::crc32c;
+use bbq_wire::session::PORT_DEFAULT;
 
 /// unix(7): 108 bytes with the zero byte at the end.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 /// RFC 1035.
 const HOST_BYTES_MAX: usize = 253;
-
-/// Of an address without a port.
-const PORT_DEFAULT: u16 = 7700;
 
 /// A server's address, resolved at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,14 +81,15 @@ impl FromStr for ServerAddress {
                 _ => Err(wrong(": the path of a unix socket has 107 bytes at most")),
             };
         }
-        let (rest, kind): (_, fn(String) -> ServerAddress) = match text.strip_prefix("bbq+tls://") {
-            Some(rest) => (rest, ServerAddress::Tls),
+        let (rest, kind): (Cow<'_, str>, fn(String) -> ServerAddress) = match text.strip_prefix("bbq+tls://")
+        {
+            Some(rest) => (rest.into(), ServerAddress::Tls),
             None => {
                 let rest = text.strip_prefix("bbq+tcp://").or_else(|| text.strip_prefix("bbq://"));
-                if let Some(host) = rest.filter(|rest| !rest.is_empty() && lacks_port(rest)) {
-                    return format!("bbq://{host}:{PORT_DEFAULT}").parse().map_err(|_| error());
+                match rest.filter(|rest| lacks_port(rest)) {
+                    Some(host) => (format!("{host}:{PORT_DEFAULT}").into(), ServerAddress::Tcp),
+                    None => (rest.unwrap_or(text).into(), ServerAddress::Tcp),
                 }
-                (rest.unwrap_or(text), ServerAddress::Tcp)
             }
         };
         let (host, port) = rest.rsplit_once(':').ok_or_else(error)?;
@@ -100,7 +100,7 @@ impl FromStr for ServerAddress {
         if let Some(problem) = problem_of_host(host) {
             return Err(wrong(problem));
         }
-        Ok(kind(rest.to_owned()))
+        Ok(kind(rest.into_owned()))
     }
 }
 
@@ -153,6 +153,7 @@ mod tests {
             ("bbq://[::1:2", "in the brackets"),
             ("bbq://::1:2", "in brackets"),
             ("bbq://a b:1", "neither a name"),
+            ("bbq://user@host", "neither a name"),
             ("bbq://user@host:1", "neither a name"),
             ("bbq://h\u{f6}st:1", "neither a name"),
             (&format!("bbq+unix:///{}", "x".repeat(107)), "107 bytes"),

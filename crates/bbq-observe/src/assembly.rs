@@ -1,6 +1,6 @@
 //! Assembles the status from the parts of the server.
 
-use std::path::Path;
+use std::path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,11 @@ impl Parts {
             findings: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            data: self.data(),
+            // Without a directory to start from, as it was deleted, the path stays as it is configured.
+            data: path::absolute(self.spool.directory())
+                .unwrap_or_else(|_| self.spool.directory().to_owned())
+                .display()
+                .to_string(),
             pid: std::process::id(),
             refused_change: self.changes.refused(),
             uptime_seconds: self.changes.started().elapsed().as_secs(),
@@ -56,14 +60,6 @@ impl Parts {
         let [problems, notices, warnings] = [Level::Problem, Level::Notice, Level::Warning]
             .map(|level| lines(level).map(Finding::line).collect::<Vec<_>>());
         Status { troubles: problems.clone(), problems, notices, warnings, ..status }
-    }
-
-    /// Empty if the directory that the server was started in is gone.
-    fn data(&self) -> String {
-        let effective = self.effective();
-        let configured = effective.iter().find(|key| key.key == "data").map(|key| Path::new(&key.value));
-        let absolute = configured.and_then(|path| std::path::absolute(path).ok());
-        absolute.map(|path| path.display().to_string()).unwrap_or_default()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {

@@ -36,7 +36,7 @@ pub struct Status {
     /// Name of the machine.
     #[serde(default)]
     pub host: String,
-    /// The data directory, as an absolute path.
+    /// The data directory, as an absolute path if there is one.
     #[serde(default)]
     pub data: String,
     /// Process id.

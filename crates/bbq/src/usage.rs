@@ -13,8 +13,8 @@ pub(crate) fn arguments() -> Result<Arguments, ExitCode> {
     Arguments::try_parse().map_err(|error| {
         // A closed terminal changes nothing of the exit code.
         let _printed = error.print();
-        let command = std::env::args().nth(1).unwrap_or_default();
-        if let Some(hint) = hint(&error, &command) {
+        let command = std::env::args_os().nth(1).unwrap_or_default();
+        if let Some(hint) = hint(&error, &command.to_string_lossy()) {
             let _printed = writeln!(std::io::stderr(), "\n  tip: {hint}");
         }
         u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)

@@ -462,8 +462,8 @@ fn example(head: &str) -> String {
         Some((transport @ ("tcp" | "udp" | "unix"), address)) => {
             format!("lines+{transport}://{address} or syslog+{transport}://{address}")
         }
-        Some((protocol @ ("bbq" | "lines" | "syslog" | "http" | "otlp"), address)) => {
-            format!("{protocol}+tcp://{address}")
+        Some((word, address)) if PROTOCOLS.iter().any(|protocol| protocol.word == word) => {
+            format!("{word}+tcp://{address}")
         }
         _ => "lines+tcp://127.0.0.1:7701".to_owned(),
     }

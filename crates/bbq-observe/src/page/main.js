@@ -32,6 +32,7 @@ class Page {
     flow.onChoice = (subject) => this.history.choose(subject);
     this.configuration = new Configuration();
     this.tail = new Tail(this.server);
+    this.where = location.host;
     this.answered = null;
     this.failures = 0;
     this.wake = () => {};
@@ -88,13 +89,13 @@ class Page {
     this.tail.update(status);
     const of = (level) => status.findings.filter((finding) => finding.level === level).length;
     const [problems, warnings] = [of("problem"), of("warning")];
-    const where = status.host ? status.host + ":" + status.data : location.host;
-    setText(byId("who"), where + " \u00b7 " + status.version + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
+    if (status.host) this.where = status.host + ":" + status.data;
+    setText(byId("who"), this.where + " \u00b7 " + status.version + " \u00b7 pid " + status.pid + " \u00b7 up " + duration(status.uptime_seconds * 1000));
     const isStopping = status.findings.some((finding) => finding.name === "stopping");
     if (!status.ready) this.state(isStopping ? "wait" : "problem", isStopping ? "stopping" : "\u25b2 not ready");
     else if (problems > 0) this.state("problem", "\u25b2 " + several(problems, "problem") + (warnings > 0 ? ", " + several(warnings, "warning") : ""));
     else this.state("well", "\u2713 works as configured");
-    document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + (status.host ? where : location.host);
+    document.title = (problems > 0 ? "\u25b2 " + problems + " " : "") + "bbq " + this.where;
   }
 
   state(level, text) {
@@ -106,7 +107,7 @@ class Page {
   away(error) {
     if (error instanceof Refused) return this.state("away", "\u2715 " + error.message);
     const since = this.answered === null ? "" : " for " + duration(performance.now() - this.answered);
-    document.title = "\u2715 bbq " + location.host;
+    document.title = "\u2715 bbq " + this.where;
     return this.state("away", "\u2715 no answer" + since.replace(/\.\d/, "") + "; trying again");
   }
 }

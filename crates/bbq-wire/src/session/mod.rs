@@ -46,3 +46,6 @@ pub use refusal::{Refusal, RefusalCode};
 pub use server::{ServerSession, ServerStep};
 pub use token::Token;
 pub use welcome::Welcome;
+
+/// The TCP port of a server whose address has none.
+pub const PORT_DEFAULT: u16 = 7700;

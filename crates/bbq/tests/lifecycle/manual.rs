@@ -1,9 +1,12 @@
-//! If this fails, a man page has errors or lacks an option, or a shell does not complete what is typed.
+//! If this fails, a man page has errors or lacks an option, a shell does not complete what is typed, or a command line that is no text
+//! ends the program by a panic.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -135,4 +138,12 @@ fn zsh_knows_how_to_complete() {
     let script = script(directory.path(), "zsh");
     let load = format!("autoload -Uz compinit && compinit -u -D && source {script} && print -- $_comps[bbq]");
     assert_eq!(printed(Command::new("zsh").args(["-f", "-c", &load])), "_bbq\n");
+}
+
+/// Arguments may be any bytes but zero.
+#[test]
+fn a_command_that_is_no_text_is_refused_as_any_other() {
+    let output = Command::new(BBQ).arg(OsStr::from_bytes(b"\xffstop")).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
 }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use bbq_wire::session::PORT_DEFAULT;
 use rustls::pki_types::ServerName;
 
-/// The port of a bbq server, unless it is configured.
-const PORT_DEFAULT: u16 = 7700;
 /// unix(7): 108 bytes with the zero byte at the end.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 /// RFC 1035.

@@ -166,3 +166,21 @@ fn is_passing(code: Code) -> bool {
             | Code::ThrottlingQuotaExceeded
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_senders_choose_are_not_looked_for_without_end() {
+        let mut known = KnownTopics { there: HashSet::from(["logs-a".to_owned()]), ..KnownTopics::default() };
+        for number in 0..MISSING_MAX {
+            assert_eq!(known.place("logs-new"), Place::Unknown, "{number}");
+            known.missing.insert(format!("logs-{number}"), Instant::now());
+        }
+        assert_eq!((known.place("logs-new"), known.place("logs-a")), (Place::Other, Place::Own));
+        let long_ago = Instant::now().checked_sub(MISSING_FOR).expect("the machine is up for longer");
+        known.missing.insert("logs-0".to_owned(), long_ago);
+        assert_eq!((known.place("logs-new"), known.place("logs-0")), (Place::Unknown, Place::Unknown));
+    }
+}
