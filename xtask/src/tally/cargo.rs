@@ -3,6 +3,10 @@
 
 use super::{Failure, Tally, count_of};
 
+/// So many lines of what a failed test printed are told with its name, from its first panic on: a log may follow, which is in the
+/// output.
+const TOLD_MAX: usize = 20;
+
 /// Reads the output of one `cargo test`, standard output and standard error together.
 #[derive(Debug, Default)]
 pub(crate) struct CargoOutput {
@@ -11,15 +15,23 @@ pub(crate) struct CargoOutput {
     /// The options that select each failed program, in the order in which they ran.
     failed: Vec<String>,
     is_listing: bool,
+    /// The test whose output is being read.
+    printing: Option<String>,
 }
 
 #[derive(Debug)]
 struct Program {
     /// As cargo names it.
     name: String,
-    failed: Vec<String>,
+    failed: Vec<FailedTest>,
     /// Whether it has printed its result.
     is_over: bool,
+}
+
+#[derive(Debug)]
+struct FailedTest {
+    name: String,
+    told: Vec<String>,
 }
 
 impl CargoOutput {
@@ -27,7 +39,7 @@ impl CargoOutput {
     pub(crate) fn of_program(shown: &str, options: &str) -> CargoOutput {
         let program = Program { name: shown.to_owned(), failed: Vec::new(), is_over: false };
         let (programs, failed) = (vec![program], vec![options.to_owned()]);
-        CargoOutput { tally: Tally::default(), programs, failed, is_listing: false }
+        CargoOutput { programs, failed, ..CargoOutput::default() }
     }
 
     /// Notes that a program failed, which may have printed that all of its tests passed.
@@ -41,6 +53,9 @@ impl CargoOutput {
 
     pub(crate) fn read(&mut self, line: &str) {
         let text = line.trim();
+        if self.is_printed(text) {
+            return;
+        }
         if let Some(name) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
             self.programs.push(Program { name: name.to_owned(), failed: Vec::new(), is_over: false });
         } else if let Some(counts) = text.strip_prefix("test result: ") {
@@ -54,7 +69,7 @@ impl CargoOutput {
         {
             let test = test.strip_suffix(" - should panic").unwrap_or(test);
             if let Some(program) = self.programs.last_mut() {
-                program.failed.push(test.to_owned());
+                program.failed.push(FailedTest { name: test.to_owned(), told: Vec::new() });
             }
         } else if text.starts_with("error: ") && text.ends_with(" failed:") {
             self.is_listing = true;
@@ -63,6 +78,28 @@ impl CargoOutput {
         {
             self.failed.push(options.to_owned());
         }
+    }
+
+    /// Whether a line belongs to what a failed test printed. A program shows that after all of its tests, and their names again after it.
+    fn is_printed(&mut self, text: &str) -> bool {
+        let heading = text.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----"));
+        if let Some(test) = heading.and_then(|rest| rest.strip_suffix(" stdout")) {
+            self.printing = Some(test.to_owned());
+            return true;
+        }
+        let Some(printing) = &self.printing else { return false };
+        if text == "failures:" || text.starts_with("test result: ") {
+            self.printing = None;
+            return false;
+        }
+        let failed = self.programs.last_mut().and_then(|p| p.failed.iter_mut().find(|t| t.name == *printing));
+        if let Some(FailedTest { told, .. }) = failed
+            && told.len() < TOLD_MAX
+            && (!told.is_empty() || text.contains(" panicked at "))
+        {
+            told.push(text.to_owned());
+        }
+        true
     }
 
     /// The result of all programs.
@@ -76,14 +113,14 @@ impl CargoOutput {
             let again = format!("cargo test --release {options}");
             for test in &program.failed {
                 tally.failed += 1;
-                let again = format!("{again} -- --exact {}", quoted(test));
-                tally.failures.push(Failure { name: test.clone(), again });
+                let again = format!("{again} -- --exact {}", quoted(&test.name));
+                tally.failures.push(Failure { name: test.name.clone(), again, told: test.told.clone() });
             }
             if !program.is_over {
                 tally.failed += 1;
                 let name =
                     format!("{} ended before its tests had, or with a failure after them", program.name);
-                tally.failures.push(Failure { name, again });
+                tally.failures.push(Failure { name, again, told: Vec::new() });
             }
         }
         tally
@@ -172,6 +209,22 @@ mod tests {
             one,
             "0 tests passed, 1 failed, 0 ignored, in 1 test programs\nfailed: one\n    \
              cargo test --release -p x --test a -- --exact one"
+        );
+    }
+
+    #[test]
+    fn a_test_that_fails_is_told_with_its_first_panic() {
+        let mut read = CargoOutput::of_program("tests/a.rs (a-1)", "-p x --test a");
+        let text = "test one ... FAILED\ntest two ... FAILED\n\nfailures:\n\n---- one stdout ----\nseed 5\n\n\
+             thread 'one' (7) panicked at tests/a.rs:3:5:\nno object came\n\n---- two stdout ----\nError: it is away\n\n\
+             failures:\n    one\n    two\n\ntest result: FAILED. 0 passed; 2 failed; 0 ignored\n";
+        text.lines().for_each(|line| read.read(line));
+        assert_eq!(
+            read.tally().to_string(),
+            "0 tests passed, 2 failed, 0 ignored, in 1 test programs\n\
+             failed: one\n    cargo test --release -p x --test a -- --exact one\n    \
+             | thread 'one' (7) panicked at tests/a.rs:3:5:\n    | no object came\n\
+             failed: two\n    cargo test --release -p x --test a -- --exact two"
         );
     }
 

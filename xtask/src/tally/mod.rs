@@ -26,6 +26,8 @@ struct Failure {
     name: String,
     /// The command that runs it again.
     again: String,
+    /// What it printed, from its first panic on, where that is known.
+    told: Vec<String>,
 }
 
 impl Tally {
@@ -44,8 +46,11 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { programs, passed, failed, ignored, failures } = self;
         write!(f, "{passed} tests passed, {failed} failed, {ignored} ignored, in {programs} test programs")?;
-        for Failure { name, again } in failures {
+        for Failure { name, again, told } in failures {
             write!(f, "\nfailed: {name}\n    {again}")?;
+            for line in told.iter().filter(|line| !line.is_empty()) {
+                write!(f, "\n    | {line}")?;
+            }
         }
         Ok(())
     }
@@ -70,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_tally_names_what_failed_and_how_to_run_it_again() {
-        let failure = Failure { name: "a::b".to_owned(), again: "cargo test a::b".to_owned() };
+        let failure =
+            Failure { name: "a::b".to_owned(), again: "cargo test a::b".to_owned(), told: Vec::new() };
         let one = Tally { programs: 1, passed: 2, failed: 1, ignored: 0, failures: vec![failure] };
         let other = Tally { programs: 2, passed: 3, failed: 0, ignored: 4, failures: Vec::new() };
         assert_eq!(

@@ -22,7 +22,7 @@ impl PytestOutput {
             // The reason follows the name.
             let name = rest.split_once(" - ").map_or(rest, |(name, _)| name);
             let again = format!("{} '{name}'", self.command);
-            self.tally.failures.push(Failure { name: name.to_owned(), again });
+            self.tally.failures.push(Failure { name: name.to_owned(), again, told: Vec::new() });
         } else if is_count(text) {
             self.tally.programs = 1;
             self.tally.passed = count_of(text, "passed");

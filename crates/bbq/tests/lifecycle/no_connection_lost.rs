@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::support::connecting::{Outcome, assert_each_once, while_connecting};
 use crate::support::lineage::Lineage;
 use crate::support::namespace::in_own_network;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, listen_at};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const RELOADS: u64 = 20;
@@ -115,10 +115,7 @@ fn a_naive_close_is_seen() {
                 listener.set_nonblocking(true).expect("a listener");
                 (0..50).for_each(|_| serve(&listener));
                 drop(listener);
-                // A child that another test has just started may have a copy for a moment.
-                listener = std::iter::repeat_with(|| TcpListener::bind(address))
-                    .find_map(Result::ok)
-                    .expect("endless");
+                listener = listen_at(address.port());
             }
         });
         let outcome = while_connecting(address, |outcome| {

@@ -20,7 +20,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::free_ports;
+use crate::support::{free_ports, listen_at};
 
 /// What the tests' servers write to.
 pub(crate) const BUCKET: &str = "logs";
@@ -128,7 +128,7 @@ impl Cloud {
     }
 
     pub(crate) fn start(&self) -> CloudServer {
-        let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("nobody else has the port");
+        let listener = listen_at(self.port);
         let shared = Arc::new(Shared {
             protocol: self.protocol,
             root: self.directory.path().to_owned(),

@@ -5,13 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
 use crate::support::random::Random;
-use crate::support::{BBQ, KilledIfThisFails, Server, Setup, assert_balanced};
+use crate::support::{BBQ, KilledIfThisFails, Server, Setup, assert_balanced, listen_at};
 
 /// The server at the end.
 pub(super) fn central() -> Setup {
@@ -156,7 +155,7 @@ fn a_next_server_that_is_away_or_hangs_holds_up_nothing_else() {
     at_first.send(1, b"one\n");
     wait_problem(&at_first, "Connection refused");
     // It accepts and says nothing.
-    let hanging = TcpListener::bind(last.address(0)).expect("its port is free");
+    let hanging = listen_at(last.ports[0]);
     let (connection, _) = hanging.accept().expect("the sink tries again");
     at_first.send(1, b"two\n");
     at_first.wait_status("both received", |status| status["ledger"]["received"] == 2);

@@ -26,8 +26,8 @@ pub mod stranger;
 pub mod unpacked;
 
 use std::fs;
-use std::io::{Read, Seek as _, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Seek as _, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::path::{Path, PathBuf};
@@ -410,7 +410,7 @@ pub fn free_ports(count: usize) -> Vec<u16> {
         let port = LOWEST + random.below(u64::from(given_from - LOWEST)) as u16;
         let Some(reserved) = reserve(port) else { continue };
         let address = ("127.0.0.1", port);
-        if std::net::TcpListener::bind(address).is_ok() && std::net::UdpSocket::bind(address).is_ok() {
+        if TcpListener::bind(address).is_ok() && std::net::UdpSocket::bind(address).is_ok() {
             held.push(port);
             RESERVED.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
         }
@@ -425,6 +425,19 @@ static RESERVED: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 fn reserve(port: u16) -> Option<UnixDatagram> {
     let name = format!("bbq-test-port-{port}");
     UnixDatagram::bind_addr(&UnixAddress::from_abstract_name(name).expect("a short name")).ok()
+}
+
+/// Listens at a port of [`free_ports`], also again. A child that another test starts at that moment has a copy of the listener before,
+/// until it executes its program: so the port may not be free at once.
+pub fn listen_at(port: u16) -> TcpListener {
+    let begin = Instant::now();
+    loop {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => return listener,
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < PATIENCE => pause(),
+            Err(error) => panic!("127.0.0.1:{port}: {error}"),
+        }
+    }
 }
 
 /// Runs a command to its end, with standard input, and expects it to succeed.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::support::PATIENCE;
 use crate::support::random::Random;
+use crate::support::{PATIENCE, listen_at};
 
 /// What is read at a time.
 const PIECE_BYTES: usize = 512;
@@ -177,8 +177,7 @@ fn listen(shared: &Arc<Shared>) {
                 drop(wait.unwrap_or_else(PoisonError::into_inner));
             }
             (false, None) => {
-                let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, shared.port));
-                let bound = bound.unwrap_or_else(|error| panic!("port {}: {error}", shared.port));
+                let bound = listen_at(shared.port);
                 bound.set_nonblocking(true).unwrap_or_else(|error| panic!("a socket: {error}"));
                 listener = Some(bound);
                 shared.set_listening(true);
