@@ -16,7 +16,7 @@ central=central-kafka.toml
 . "$(dirname "${BASH_SOURCE[0]}")/chain.sh"
 
 # A consumer that gets nothing for so long is at the end of what is committed.
-quiet_ms=5000
+quiet_ms=15000
 
 find_jars() {
   local jars

@@ -165,11 +165,17 @@ impl OutgoingGroups {
         self.groups.push_back(group);
     }
 
-    /// Starts over after the settled records. `stored` says how far the broker is.
+    /// Starts over after the settled records, with a connection that has said how far the broker is (`stored`).
     pub fn rewind(&mut self, stored: &Positions) {
-        self.groups.iter_mut().for_each(|group| group.rewind(stored));
+        self.again(stored);
         self.doubts.begin(stored.last_groups());
         self.has_conflict = false;
+    }
+
+    /// The same within a connection, whose broker is known to have the messages of this spool: there is nothing new to doubt. The last group
+    /// of a lane may be settled already, and then none would come that removes a doubt.
+    pub fn again(&mut self, stored: &Positions) {
+        self.groups.iter_mut().for_each(|group| group.rewind(stored));
         self.taken = 0;
     }
 
@@ -299,5 +305,26 @@ impl OutgoingGroup {
         })?;
         self.is_taken = true;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_was_compared_is_in_no_doubt_when_the_connection_sends_again() {
+        let doubts = Arc::new(Doubts::default());
+        let mut groups = OutgoingGroups::new(Arc::clone(&doubts));
+        let last = Position { until: 4096, record: 9, begun: None, received_ns: 7 };
+        let mut stored = Positions::default();
+        stored.advance(3, last);
+        groups.rewind(&stored);
+        assert!(doubts.is_open(3));
+        assert!(doubts.look(3, 4096, 0, |last| (last.record, last.received_ns)));
+        groups.again(&stored);
+        assert!(!doubts.is_open(3), "its last group may be settled, and none would come");
+        groups.rewind(&stored);
+        assert!(doubts.is_open(3), "another connection may be to another broker");
     }
 }

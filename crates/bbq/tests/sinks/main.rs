@@ -55,6 +55,8 @@ mod nats_client;
 #[cfg(feature = "nats")]
 mod nats_cluster;
 #[cfg(feature = "nats")]
+mod nats_pipeline;
+#[cfg(feature = "nats")]
 mod nats_server;
 mod new_sink;
 mod nonblocking_output;

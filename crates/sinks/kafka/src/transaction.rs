@@ -280,7 +280,7 @@ impl Connection {
             link.shared.wrote();
             return Err(Ended::InDoubt(io::Error::other("the topic wants smaller batches")));
         }
-        link.outgoing.rewind(&self.committed);
+        link.outgoing.again(&self.committed);
         self.positions.clone_from(&self.committed);
         Ok(())
     }

@@ -1,92 +1,88 @@
 //! Publishes in atomic batches (ADR-50): each message is in the stream exactly once. See the module above for how.
 //!
-//! Two batches are on their way: while the server commits one, the messages of the next are published. The message about the
-//! progress is the last of a batch, and only this one needs to know the place of the progress before it.
+//! While the server commits batches, the messages of the next one are published. The message about the progress is behind those of a batch,
+//! and only this one, or the mark behind it, needs to know the places of the batch before: see [`super::marks`].
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message as Reply, StatusCode, Subject};
-use bbq_sink::{CONFLICT, Outcomes, Positions, TAKEN_OVER};
+use async_nats::{HeaderMap, Message, Subject};
+use bbq_sink::{CONFLICT, Positions, TAKEN_OVER};
 use futures_util::StreamExt as _;
-use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
-use tracing::warn;
+use hyper::body::Bytes;
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, warn};
 
+use super::batch::{Batch, expect, expect_of};
 use super::link::{Ended, NatsLink};
-use super::server::{Server, api_error, why_ended};
-use super::shared::Seen;
+use super::marks::Marks;
+use super::reply::{in_time, is_displaced, late, number_of, publish_alone, refusal, sequence_of};
+use super::server::{Server, why_ended};
+use super::shared::{Seen, random_id};
 use super::stream::{Progress, Stream};
 use super::taken::{Limits, Taken};
 
-/// Messages of a batch: a server takes 1,000, of which one is about the progress.
-const BATCH_MESSAGES_MAX: usize = 999;
-/// Bytes of a batch, unless one message is larger: in a cluster a batch is one proposal.
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// The shortest time between two batches that are not full: there are at most 200 messages about progress a second.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
+/// For so long, nobody else is likely to have published to the stream: later, the first batch goes alone, and says where the end is.
+const FRESH_FOR: Duration = Duration::from_secs(1);
 /// The number of replies about the first message of a batch, which is published with a reply so that a refusal is told.
 const FIRST: u64 = 0;
 
-/// `err_code`s of nats-server (errors.json).
-const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
-const BATCH_INCOMPLETE: u64 = 10176;
-
-const BATCH_ID: &str = "Nats-Batch-Id";
-const BATCH_SEQUENCE: &str = "Nats-Batch-Sequence";
-const BATCH_COMMIT: &str = "Nats-Batch-Commit";
-const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
-
-/// A batch on its way.
-struct Batch {
-    number: u64,
-    id: String,
-    messages: usize,
-    bytes: usize,
-    outcomes: Outcomes,
+/// Places in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    /// Of the last progress.
+    progress: u64,
+    /// Of the last message.
+    last: u64,
 }
 
 /// A batch that the server is to commit.
 struct Committing {
     batch: Batch,
+    /// Where its progress and its last message are expected.
+    places: Places,
+    /// Whether it was sent behind another one on its way.
+    is_behind: bool,
+    /// Whether its last message is a mark, behind which another batch may be sent.
+    has_mark: bool,
     /// How far the stream is then.
     positions: Positions,
-    deadline: Instant,
+    sent: Instant,
 }
 
 /// See the module.
 pub(super) struct AtomicWriter {
     server: Server,
     progress: Subject,
-    /// The place of the last progress in the stream.
-    sequence: u64,
-    /// How far the stream was when the connection began.
+    /// Unless one batch at a time is all that the stream allows.
+    marks: Option<Marks>,
+    epoch: String,
+    /// See [`super::shared::Shared`].
+    writer: String,
+    /// As the server last told.
+    known: Places,
+    /// With everything on its way.
+    expected: Places,
+    /// How far the stream is, as the server last told; nothing before it is sent again.
     stored: Positions,
     /// How far the stream is with everything that is taken.
     positions: Positions,
     payload_max: usize,
     staged: Batch,
-    committing: Option<Committing>,
-    /// When the last batch was committed.
+    /// The oldest is in front.
+    committing: VecDeque<Committing>,
+    /// The first one that was refused because of the places, as others published in between; with all behind it.
+    displaced: Option<u64>,
+    /// When the last batch was sent.
     committed: Instant,
-}
-
-impl Batch {
-    /// The id is unique among the batches of all writers of a stream that are on their way.
-    fn new(number: u64, writer: &str) -> Batch {
-        let id = format!("{}{number:x}", &writer[..8.min(writer.len())]);
-        Batch { number, id, messages: 0, bytes: 0, outcomes: Outcomes::default() }
-    }
-
-    fn is_full(&self) -> bool {
-        self.messages >= BATCH_MESSAGES_MAX || self.bytes >= BATCH_BYTES_MAX
-    }
-
-    fn headers(&self, headers: &mut HeaderMap) {
-        headers.insert(BATCH_ID, self.id.as_str());
-        headers.insert(BATCH_SEQUENCE, self.messages.to_string());
-    }
+    /// When the server last told of places.
+    heard: Instant,
+    /// A batch was displaced, and the server has taken none since.
+    is_careful: bool,
 }
 
 impl AtomicWriter {
@@ -117,6 +113,7 @@ impl AtomicWriter {
             None => Positions::default(),
         };
         let sequence = found.map_or(0, |found| found.sequence);
+        let last_sequence = stream.last_sequence.max(sequence);
         if !is_own {
             // What is left was before it.
             link.shared.forget_writing();
@@ -147,16 +144,26 @@ impl AtomicWriter {
             ))));
         }
         link.outgoing.rewind(&positions);
+        let epoch = random_id()?;
+        let known = Places { progress: sequence, last: last_sequence };
+        let now = Instant::now();
         let mut writer = AtomicWriter {
             server,
+            marks: stream.has_marks.then(|| Marks::new(&progress, &epoch)),
             progress: progress.into(),
-            sequence,
+            writer: link.shared.writer.clone(),
+            known,
+            expected: known,
             stored: positions.clone(),
             positions,
             payload_max,
-            staged: Batch::new(FIRST + 1, &link.shared.writer),
-            committing: None,
-            committed: Instant::now(),
+            staged: Batch::new(FIRST + 1, &epoch),
+            epoch,
+            committing: VecDeque::new(),
+            displaced: None,
+            committed: now,
+            heard: now,
+            is_careful: false,
         };
         if !link.shared.is_writer() {
             writer.take_over(link, payload).await?;
@@ -166,28 +173,31 @@ impl AtomicWriter {
 
     /// Publishes progress, so that the batches of earlier writers are refused from now on.
     async fn take_over(&mut self, link: &NatsLink, payload: String) -> Result<(), Ended> {
-        let mut headers = HeaderMap::new();
-        headers.insert(EXPECTED_LAST, self.sequence.to_string());
-        let reply = format!("{}.{}", self.server.inbox, self.staged.number);
-        let client = &self.server.client;
-        let subject = self.progress.clone();
-        let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into()).await;
-        published.map_err(|error| Ended::InDoubt(io::Error::other(error)))?;
-        let Server { replies, patience, .. } = &mut self.server;
-        let patience = *patience;
-        let reply = timeout(patience, replies.next()).await.map_err(|_| late(patience))?;
-        let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
-        self.sequence = sequence_of(&reply)?;
-        link.shared.wrote(self.sequence, &self.positions);
-        self.staged = Batch::new(self.staged.number + 1, &link.shared.writer);
+        let place = publish_alone(&mut self.server, &self.progress, self.known.progress, payload).await?;
+        self.known = Places { progress: place, last: place };
+        self.expected = self.known;
+        self.heard = Instant::now();
+        link.shared.wrote(place, &self.positions);
         Ok(())
     }
 
     /// Publishes groups until the connection fails.
     pub(super) async fn write(mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
+        let ended = self.publish(link).await;
+        if self.committing.len() > 1 && matches!(ended, Err(Ended::InDoubt(_))) {
+            // They may have been too many for the server.
+            link.pipeline.refused();
+        }
+        ended
+    }
+
+    async fn publish(&mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
         loop {
             while let Ok(group) = link.groups.try_recv() {
                 link.push(group, &self.stored);
+            }
+            if self.displaced.is_some() && self.committing.is_empty() {
+                self.begin_again(link).await?;
             }
             let staged = self.stage(link).await?;
             let committed = self.commit(link).await?;
@@ -195,11 +205,12 @@ impl AtomicWriter {
             if staged || committed {
                 continue;
             }
-            let is_waiting = self.committing.is_none() && !self.staged.outcomes.is_empty();
+            let is_idle = self.committing.is_empty();
+            let is_waiting = is_idle && !self.staged.outcomes.is_empty();
             let commit_at = self.committed + COMMIT_INTERVAL;
-            let deadline = self.committing.as_ref().map(|committing| committing.deadline);
             let Server { replies, ended, patience, .. } = &mut self.server;
             let patience = *patience;
+            let deadline = self.committing.front().map(|front| front.sent.max(self.heard) + patience);
             tokio::select! {
                 biased;
                 reply = replies.next() => {
@@ -207,7 +218,14 @@ impl AtomicWriter {
                     let reply = reply.ok_or_else(gone)?;
                     self.reply(link, &reply)?;
                 }
-                why = why_ended(ended) => return Err(Ended::InDoubt(why)),
+                why = why_ended(ended) => {
+                    if self.marks.as_ref().is_some_and(|marks| marks.is_named_in(&why.to_string())) {
+                        let sink = link.target.name.as_str();
+                        warn!(sink, error = %why, "batches go one by one: the user may not publish to the subjects by which they keep their order");
+                        link.pipeline.forbidden();
+                    }
+                    return Err(Ended::InDoubt(why));
+                }
                 Some(group) = link.groups.recv() => link.push(group, &self.stored),
                 () = sleep_until(commit_at), if is_waiting => {}
                 () = sleep_until(deadline.unwrap_or(commit_at)), if deadline.is_some() => return Err(late(patience)),
@@ -215,16 +233,34 @@ impl AtomicWriter {
         }
     }
 
+    /// Goes on behind what the stream has, after everything on its way was answered.
+    async fn begin_again(&mut self, link: &mut NatsLink) -> Result<(), Ended> {
+        self.displaced = None;
+        self.is_careful = true;
+        link.pipeline.refused();
+        self.expected = self.known;
+        self.positions.clone_from(&self.stored);
+        link.outgoing.again(&self.stored);
+        let next = Batch::new(self.staged.number + 1, &self.epoch);
+        let mut staged = std::mem::replace(&mut self.staged, next);
+        if staged.messages == 0 {
+            return Ok(());
+        }
+        // A message that does not follow ends the batch, of which the server would hold what it has for ten seconds. It has few places.
+        let mut headers = HeaderMap::new();
+        staged.messages += 1;
+        staged.add_headers(&mut headers);
+        let ended = self.server.client.publish_with_headers(self.progress.clone(), headers, Bytes::new());
+        in_time(self.server.patience, ended).await
+    }
+
     /// Publishes messages of the next batch. Returns whether there were any.
     async fn stage(&mut self, link: &mut NatsLink) -> Result<bool, Ended> {
-        if self.staged.is_full() || link.outgoing.is_taken() {
+        if self.staged.is_full() || link.outgoing.is_taken() || self.displaced.is_some() {
             return Ok(false);
         }
-        let limits = Limits {
-            messages: BATCH_MESSAGES_MAX - self.staged.messages,
-            bytes: BATCH_BYTES_MAX - self.staged.bytes,
-            payload: self.payload_max,
-        };
+        let (messages, bytes) = self.staged.room();
+        let limits = Limits { messages, bytes, payload: self.payload_max };
         let Taken { messages, bytes, outcomes } =
             Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
@@ -235,8 +271,7 @@ impl AtomicWriter {
         let (server, staged) = (&self.server, &mut self.staged);
         let publish = async {
             for mut message in messages {
-                staged.messages += 1;
-                staged.headers(&mut message.headers);
+                staged.add_headers(&mut message.headers);
                 let (subject, payload) = (message.subject, message.payload);
                 if staged.messages == 1 {
                     let reply = format!("{}.{FIRST}", server.inbox);
@@ -254,34 +289,73 @@ impl AtomicWriter {
 
     /// Has the server commit what is staged, if it is time. Returns whether there is room for another batch.
     async fn commit(&mut self, link: &mut NatsLink) -> Result<bool, Ended> {
-        let is_due = self.staged.is_full() || self.committed.elapsed() >= COMMIT_INTERVAL;
-        if self.committing.is_some() || self.staged.outcomes.is_empty() || !is_due {
+        let is_full = self.staged.is_full();
+        let may_be_sent = match self.committing.back() {
+            None => is_full || self.committed.elapsed() >= COMMIT_INTERVAL,
+            Some(before) => is_full && before.has_mark && self.committing.len() < link.pipeline.batches,
+        };
+        if self.staged.outcomes.is_empty() || !may_be_sent || self.displaced.is_some() {
             return Ok(false);
         }
-        let next = Batch::new(self.staged.number + 1, &link.shared.writer);
-        let mut batch = std::mem::replace(&mut self.staged, next);
+        let next = Batch::new(self.staged.number + 1, &self.epoch);
+        let batch = std::mem::replace(&mut self.staged, next);
         if batch.messages == 0 {
             // The stream had everything, or nothing of it can be sent.
             link.outgoing.settle(batch.outcomes);
             return Ok(true);
         }
-        batch.messages += 1;
-        let mut headers = HeaderMap::new();
-        batch.headers(&mut headers);
-        headers.insert(BATCH_COMMIT, "1");
-        headers.insert(EXPECTED_LAST, self.sequence.to_string());
-        let payload = Progress::payload(&link.shared.writer, &self.positions);
-        let reply = format!("{}.{}", self.server.inbox, batch.number);
-        let (client, subject) = (&self.server.client, self.progress.clone());
-        let published = client.publish_with_reply_and_headers(subject, reply, headers, payload.into());
-        in_time(self.server.patience, published).await?;
-        self.committed = Instant::now();
-        let deadline = self.committed + self.server.patience;
-        self.committing = Some(Committing { batch, positions: self.positions.clone(), deadline });
+        let before = self.committing.back().map(|before| before.batch.number);
+        let is_behind = before.is_some();
+        let is_fresh = is_behind || (!self.is_careful && self.heard.elapsed() < FRESH_FOR);
+        let is_followed = is_full && is_fresh && link.pipeline.batches > 1;
+        let has_mark = self.marks.is_some() && (is_behind || is_followed);
+        self.publish_end(batch, before, has_mark).await?;
         Ok(true)
     }
 
-    fn reply(&mut self, link: &mut NatsLink, reply: &Reply) -> Result<(), Ended> {
+    /// Publishes what ends a batch: the progress, and the mark. `before` is the number of the batch on its way that it is behind.
+    async fn publish_end(
+        &mut self,
+        mut batch: Batch,
+        before: Option<u64>,
+        has_mark: bool,
+    ) -> Result<(), Ended> {
+        let expected = self.expected;
+        let progress = expected.last + batch.messages as u64 + 1;
+        let places = Places { progress, last: progress + u64::from(has_mark) };
+        let payload = Progress::payload(&self.writer, &self.positions);
+        let reply = format!("{}.{}", self.server.inbox, batch.number);
+        let client = &self.server.client;
+        let mut of_progress = HeaderMap::new();
+        expect(&mut of_progress, expected.progress);
+        let publish = async {
+            let Some(marks) = self.marks.as_ref().filter(|_| has_mark) else {
+                batch.add_last_headers(&mut of_progress);
+                let subject = self.progress.clone();
+                return client
+                    .publish_with_reply_and_headers(subject, reply, of_progress, payload.into())
+                    .await;
+            };
+            batch.add_headers(&mut of_progress);
+            client.publish_with_headers(self.progress.clone(), of_progress, payload.into()).await?;
+            let mut of_mark = HeaderMap::new();
+            batch.add_last_headers(&mut of_mark);
+            if let Some(before) = before {
+                expect_of(&mut of_mark, &marks.subject(before), expected.last);
+            }
+            let subject = marks.subject(batch.number);
+            client.publish_with_reply_and_headers(subject, reply, of_mark, Bytes::new()).await
+        };
+        in_time(self.server.patience, publish).await?;
+        self.committed = Instant::now();
+        self.expected = places;
+        let (positions, sent) = (self.positions.clone(), self.committed);
+        let is_behind = before.is_some();
+        self.committing.push_back(Committing { batch, places, is_behind, has_mark, positions, sent });
+        Ok(())
+    }
+
+    fn reply(&mut self, link: &mut NatsLink, reply: &Message) -> Result<(), Ended> {
         let number = number_of(reply);
         if number == Some(FIRST) {
             // A server that is content sends nothing, or an empty message.
@@ -291,58 +365,33 @@ impl AtomicWriter {
                 Err(refusal(reply))
             };
         }
-        let Some(committing) = self.committing.take_if(|committing| Some(committing.batch.number) == number)
-        else {
+        let is_of = |committing: &Committing| Some(committing.batch.number) == number;
+        let Some(index) = self.committing.iter().position(is_of) else { return Ok(()) };
+        let Some(committing) = self.committing.remove(index) else { return Ok(()) };
+        self.heard = Instant::now();
+        if committing.is_behind && is_displaced(reply) {
+            let number = committing.batch.number;
+            self.displaced = Some(self.displaced.map_or(number, |first| first.min(number)));
             return Ok(());
-        };
-        self.sequence = sequence_of(reply)?;
-        link.shared.wrote(self.sequence, &committing.positions);
+        }
+        let last = sequence_of(reply)?;
+        if index > 0 || self.displaced.is_some_and(|first| first <= committing.batch.number) {
+            let text = "the server takes a batch, and not the one before it";
+            error!(sink = link.target.name, "{text}");
+            return Err(Ended::InDoubt(io::Error::other(text)));
+        }
+        self.known = Places { progress: last - u64::from(committing.has_mark), last };
+        self.stored.clone_from(&committing.positions);
+        if self.committing.is_empty() {
+            self.expected = self.known;
+        } else if self.known != committing.places {
+            // Others published in between: what is on its way is going to be refused, and nothing may follow it.
+            self.displaced.get_or_insert(committing.batch.number + 1);
+        }
+        self.is_careful = false;
+        link.pipeline.committed();
+        link.shared.wrote(self.known.progress, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);
         Ok(())
-    }
-}
-
-/// Waits for room among what is to be sent, but not without end.
-pub(super) async fn in_time<E: std::error::Error + Send + Sync + 'static>(
-    patience: Duration,
-    publish: impl Future<Output = Result<(), E>>,
-) -> Result<(), Ended> {
-    let published = timeout(patience, publish).await.map_err(|_| late(patience))?;
-    published.map_err(|error| Ended::InDoubt(io::Error::other(error)))
-}
-
-pub(super) fn late(patience: Duration) -> Ended {
-    let text = format!("the server did not take what was published within {} s", patience.as_secs());
-    Ended::InDoubt(io::Error::new(io::ErrorKind::TimedOut, text))
-}
-
-/// The number at the end of a reply's subject.
-pub(super) fn number_of(reply: &Reply) -> Option<u64> {
-    reply.subject.rsplit('.').next().and_then(|number| number.parse().ok())
-}
-
-/// The place in the stream of what was acknowledged.
-pub(super) fn sequence_of(reply: &Reply) -> Result<u64, Ended> {
-    let response: Option<Value> = serde_json::from_slice(&reply.payload).ok();
-    let sequence =
-        response.filter(|response| api_error(response).is_none()).and_then(|value| value["seq"].as_u64());
-    sequence.filter(|sequence| *sequence > 0).ok_or_else(|| refusal(reply))
-}
-
-/// What a reply says that is no acknowledgement.
-fn refusal(reply: &Reply) -> Ended {
-    if reply.status == Some(StatusCode::NO_RESPONDERS) {
-        return Ended::Failed(io::Error::other(
-            "no stream takes the messages now: it has no leader, or was deleted",
-        ));
-    }
-    let response: Option<Value> = serde_json::from_slice(&reply.payload).ok();
-    match response.as_ref().and_then(api_error) {
-        Some((code, text)) => {
-            let error = io::Error::other(format!("the server refuses: {text}"));
-            let is_in_doubt = WRONG_LAST_SEQUENCE.contains(&code) || code == BATCH_INCOMPLETE;
-            if is_in_doubt { Ended::InDoubt(error) } else { Ended::Failed(error) }
-        }
-        None => Ended::InDoubt(io::Error::other("the server acknowledges in a way that bbq does not know")),
     }
 }

@@ -2,7 +2,7 @@
 //! sender are in order, whatever is killed and for however long the server or bbq is away.
 //!
 //! JetStream recognizes duplicates only within a window of time, and keeps their ids in memory. So here the stream itself knows how
-//! far bbq is. Messages go in atomic batches (ADR-50; nats-server 2.12 or newer): the last message of a batch is one about the
+//! far bbq is. Messages go in atomic batches (ADR-50; nats-server 2.12.1 or newer): behind the messages of a batch is one about the
 //! *progress*, with the position of each lane, on a subject that only this sink writes to.
 //!
 //! ```text
@@ -11,6 +11,8 @@
 //! Nats-Batch-Id: b  Nats-Batch-Sequence: 3        bbq.progress.<id of the sink>    writer, and positions of the lanes
 //!     Nats-Batch-Commit: 1  Nats-Expected-Last-Subject-Sequence: <place of the progress before it>
 //! ```
+//!
+//! A full batch ends with a *mark* behind that, so that the next one can follow before the server responds: see [`marks`].
 //!
 //! The server takes the whole batch or nothing of it, and only behind the progress that bbq names. Whenever it is in doubt what the
 //! server has (a start, a connection that ended, a response that did not come), bbq asks the stream's leader for the last progress
@@ -31,8 +33,9 @@
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
-//! stream; `atomic` writes batches, `window` message by message for older servers; `taken` is what they take from the groups, `message`
-//! what is made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
+//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many; `window` writes
+//! message by message for older servers; `reply` is what a server says of both; `taken` is what they take from the groups, `message` what is
+//! made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
 //! Invariant: nothing is published before the progress was read over the same connection.
@@ -40,10 +43,14 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod batch;
 mod credentials;
 mod link;
 mod links;
+mod marks;
 mod message;
+mod pipeline;
+mod reply;
 mod run;
 mod server;
 mod settings;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::message::Encoder;
+use super::pipeline::Pipeline;
 use super::settings::NatsSettings;
 use super::shared::Shared;
 
@@ -20,6 +21,7 @@ pub(super) struct NatsLink {
     settled: Sender<Settled>,
     pub(super) outgoing: OutgoingGroups,
     pub(super) encoder: Encoder,
+    pub(super) pipeline: Pipeline,
 }
 
 /// How a connection ended.
@@ -47,7 +49,8 @@ impl NatsLink {
     ) -> NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(target.encoding.clone(), &target.name);
-        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder }
+        let pipeline = Pipeline::default();
+        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder, pipeline }
     }
 
     /// Adds a group. `stored` says how far the stream is.

@@ -27,8 +27,8 @@ impl NatsLinks {
 }
 
 impl Links for NatsLinks {
-    /// Three batches of the server when groups are small.
-    const GROUPS_MAX: usize = 512;
+    /// Several batches when groups are small.
+    const GROUPS_MAX: usize = 2048;
     /// Several batches; a lane's largest group may be added to it.
     const BYTES_MAX: usize = 8 * 1024 * 1024;
     /// A stream that is missing is to be told at once, and what the server lost is to be noticed while it is still here.

@@ -111,6 +111,12 @@ impl Server {
         if !info.headers {
             return Err(io::Error::other("the server has no headers; bbq needs nats-server 2.2 or newer"));
         }
+        if client.is_server_compatible(2, 12, 0) && !client.is_server_compatible(2, 12, 1) {
+            // It looks for the place of the last progress under another subject.
+            return Err(io::Error::other(
+                "nats-server 2.12.0 refuses every batch behind the first one; upgrade it to 2.12.1 or newer",
+            ));
+        }
         let inbox = client.new_inbox();
         let replies = client.subscribe(format!("{inbox}.*")).await.map_err(io::Error::other)?;
         let is_in_cluster = info.cluster.is_some();

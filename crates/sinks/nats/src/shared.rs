@@ -77,7 +77,8 @@ impl Remembered {
     }
 }
 
-fn random_id() -> io::Result<String> {
+/// 16 hexadecimal digits.
+pub(super) fn random_id() -> io::Result<String> {
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(io::Error::other)?;
     Ok(format!("{:016x}", u64::from_be_bytes(id)))

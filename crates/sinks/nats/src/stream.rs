@@ -6,6 +6,7 @@ use bbq_sink::Positions;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use super::marks::Marks;
 use super::server::{RequestError, Server};
 use super::settings::NatsSettings;
 use super::subject::{self, covers};
@@ -22,10 +23,15 @@ pub(super) struct Stream {
     pub(super) created: String,
     /// The place of the oldest message, or behind the last one if there is none.
     pub(super) first_sequence: u64,
+    /// The place of the newest one when it was asked; 0 if there has been none.
+    pub(super) last_sequence: u64,
     /// Bytes of the largest message with its headers, if the stream has a limit.
     pub(super) message_bytes_max: Option<usize>,
     /// Whether it takes atomic batches.
     pub(super) is_atomic: bool,
+    /// Whether several batches may be on their way at once: it has the subjects of [`Marks`], and is on one server. Of a stream on several,
+    /// each batch is refused that comes before the one in front of it is committed.
+    pub(super) has_marks: bool,
     /// The window in which the server recognizes duplicates, in seconds.
     pub(super) window_seconds: u64,
 }
@@ -79,10 +85,13 @@ impl Stream {
         };
         let config = &info["config"];
         let is_on = |key: &str| config[key].as_bool().unwrap_or(false);
-        for subject in [&filter, progress] {
+        let has = |subject: &str| {
             let patterns = config["subjects"].as_array();
             let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
-            if !patterns.any(|pattern| covers(pattern, subject)) {
+            patterns.any(|pattern| covers(pattern, subject))
+        };
+        for subject in [&filter, progress] {
+            if !has(subject) {
                 return Err(io::Error::other(format!(
                     "stream {name} does not have the subject {subject}; add it: nats stream edit {name} --subjects=..."
                 )));
@@ -107,8 +116,11 @@ impl Stream {
         Ok(Stream {
             created: info["created"].as_str().unwrap_or_default().to_owned(),
             first_sequence: info["state"]["first_seq"].as_u64().unwrap_or(0),
+            last_sequence: info["state"]["last_seq"].as_u64().unwrap_or(0),
             message_bytes_max: config["max_msg_size"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()),
             is_atomic: is_on("allow_atomic"),
+            has_marks: config["num_replicas"].as_u64().unwrap_or(1) <= 1
+                && has(&Marks::new(progress, "0").subject(0)),
             window_seconds: config["duplicate_window"].as_u64().unwrap_or(0) / 1_000_000_000,
             name,
         })

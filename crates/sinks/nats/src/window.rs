@@ -9,8 +9,8 @@ use bbq_sink::{Outcomes, Positions};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::atomic::{in_time, late, number_of, sequence_of};
 use super::link::{Ended, NatsLink};
+use super::reply::{in_time, late, number_of, sequence_of};
 use super::server::{Server, why_ended};
 use super::stream::Stream;
 use super::taken::{Limits, Taken};
