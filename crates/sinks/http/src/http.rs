@@ -13,8 +13,8 @@ pub(super) mod coding;
 pub(super) mod headers;
 mod index;
 mod preset;
-pub(super) mod response;
-pub(super) mod retry_after;
+pub mod response;
+pub mod retry_after;
 pub(super) mod url;
 
 use std::io;

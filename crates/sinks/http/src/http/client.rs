@@ -26,7 +26,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How requests are framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub enum Version {
     /// HTTP/1.1.
     One,
     /// HTTP/2, in plain text without an upgrade.
@@ -37,8 +37,9 @@ type Connect = HttpsConnector<ProxyConnector>;
 type Pool = legacy::Client<Connect, Full<Bytes>>;
 
 /// See the module.
-pub(crate) struct HttpClient {
-    pub(crate) uri: Uri,
+pub struct HttpClient {
+    /// Where requests go.
+    pub uri: Uri,
     connect: Connect,
     proxied: ProxyConnector,
     version: Version,
@@ -53,7 +54,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// A file of TLS cannot be used, or a thread not be started; try again.
-    pub(crate) fn open_each(
+    pub fn open_each(
         uris: &[Uri],
         tls: Option<&ClientTls>,
         version: Version,
@@ -104,7 +105,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub(crate) async fn request(&self, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
+    pub async fn request(&self, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
         let uri = request.uri().clone();
         self.proxied.authorize(&mut request);
         self.pool().request(request).await.map_err(|error| unreachable(&uri, &error))

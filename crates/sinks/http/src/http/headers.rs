@@ -33,7 +33,7 @@ const MORE: SpecOption = SpecOption {
     meaning: "other headers: `Name: value` on each line, or `name=value,name=value` as OTEL_EXPORTER_OTLP_HEADERS has them",
 };
 /// What [`Headers::take`] takes.
-pub(crate) const OPTIONS: [SpecOption; 2] = [AUTHORIZED, MORE];
+pub const OPTIONS: [SpecOption; 2] = [AUTHORIZED, MORE];
 
 /// What the sink says itself, or the connection.
 const RESERVED: [HeaderName; 11] = [
@@ -60,7 +60,7 @@ const HIDDEN_BYTES_MIN: usize = 4;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Headers {
+pub struct Headers {
     map: HeaderMap,
     /// What is hidden in texts of the server.
     secrets: Vec<Secret>,
@@ -71,7 +71,7 @@ impl Headers {
     ///
     /// # Errors
     /// A secret cannot be read, or has something that is no header or not to be added. The error shows no value.
-    pub(crate) fn take(written: &Written, query: &mut Query<'_>) -> Result<Headers, ConfigError> {
+    pub fn take(written: &Written, query: &mut Query<'_>) -> Result<Headers, ConfigError> {
         let wrong = |why: String| ConfigError::new(format!("{:?}: {why}", written.shown()));
         let mut headers = Headers::default();
         if let Some(secret) = query.take_secret(AUTHORIZED.key)? {
@@ -134,7 +134,8 @@ impl Headers {
         self.add(name.clone(), secret).map_err(|why| format!("{name} {why}"))
     }
 
-    pub(crate) fn add_to(&self, request: &mut HeaderMap) {
+    /// Adds them to those of a request.
+    pub fn add_to(&self, request: &mut HeaderMap) {
         request.extend(self.map.clone());
     }
 

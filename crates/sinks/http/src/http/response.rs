@@ -24,12 +24,12 @@ const VERDICTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
 /// Reads what is left of a response, so that its connection can be used again.
-pub(crate) async fn finish(response: Response<Incoming>) {
+pub async fn finish(response: Response<Incoming>) {
     read(response.into_body()).await;
 }
 
 /// Returns what has arrived of the body of a response after a short time.
-pub(crate) async fn beginning(response: Response<Incoming>) -> Vec<u8> {
+pub async fn beginning(response: Response<Incoming>) -> Vec<u8> {
     read(response.into_body()).await
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn beginning(response: Response<Incoming>) -> Vec<u8> {
 ///
 /// # Errors
 /// The server may take the same body later.
-pub(crate) fn refusal(uri: &Uri, status: StatusCode, text: &str, headers: &Headers) -> io::Result<String> {
+pub fn refusal(uri: &Uri, status: StatusCode, text: &str, headers: &Headers) -> io::Result<String> {
     let shown = shown(text, headers);
     let message = format!("{uri} responds {status} {shown:?}");
     let remedy = match status {

@@ -8,13 +8,13 @@ use hyper::Response;
 use hyper::header::{HeaderMap, RETRY_AFTER};
 
 /// Leaves a receiver alone for as long as its response asks for. Returns how long, if it does.
-pub(crate) fn note<S, B>(receiver: &Receiver<S>, response: &Response<B>) -> Option<Duration> {
+pub fn note<S, B>(receiver: &Receiver<S>, response: &Response<B>) -> Option<Duration> {
     let wait = wanted(response.headers(), SystemTime::now())?;
     Some(receiver.leave_alone(wait))
 }
 
 /// Says in an error how long the server wants to be left alone.
-pub(crate) fn shown(error: io::Error, wait: Option<Duration>) -> io::Error {
+pub fn shown(error: io::Error, wait: Option<Duration>) -> io::Error {
     match wait {
         None => error,
         Some(wait) => {

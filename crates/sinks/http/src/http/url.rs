@@ -37,7 +37,7 @@ pub(crate) fn with_token(url: &Uri, part: &Part) -> io::Result<Uri> {
 }
 
 /// A SPEC, for errors.
-pub(crate) struct Written {
+pub struct Written {
     /// Without a user.
     shown: String,
     /// What to write instead.
@@ -46,26 +46,22 @@ pub(crate) struct Written {
 
 impl Written {
     /// `word` is the kind of the sink, `form` is what to write behind it.
-    pub(crate) fn new(word: &str, argument: &str, form: &str) -> Written {
+    pub fn new(word: &str, argument: &str, form: &str) -> Written {
         Written { shown: without_user(&format!("{word}:{argument}")), form: format!("{word}:{form}") }
     }
 
     /// The SPEC without a user.
-    pub(crate) fn shown(&self) -> &str {
+    pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    pub(crate) fn wrong(&self, why: &str) -> ConfigError {
+    /// An error that says what to write instead.
+    pub fn wrong(&self, why: &str) -> ConfigError {
         ConfigError::new(format!("{:?}: {why}; write {}", self.shown, self.form))
     }
 
     /// Reads what is behind the scheme, with `behind` a question mark: a URL for each of the receivers.
-    pub(crate) fn urls(
-        &self,
-        scheme: &str,
-        argument: &str,
-        behind: Option<&str>,
-    ) -> Result<Vec<Uri>, ConfigError> {
+    pub fn urls(&self, scheme: &str, argument: &str, behind: Option<&str>) -> Result<Vec<Uri>, ConfigError> {
         let rest = argument.strip_prefix("//").ok_or_else(|| self.wrong("no host"))?;
         let is_url = |part: &str| part.split_once("://").is_some_and(|(word, _)| !word.contains('/'));
         if rest.split(',').skip(1).any(is_url) {
