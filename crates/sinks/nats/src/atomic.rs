@@ -144,12 +144,30 @@ impl AtomicWriter {
             ))));
         }
         link.outgoing.rewind(&positions);
-        let epoch = random_id()?;
         let known = Places { progress: sequence, last: last_sequence };
+        let mut writer =
+            AtomicWriter::new(link, server, progress, known, positions, payload_max, stream.has_marks)?;
+        if !link.shared.is_writer() {
+            writer.take_over(link, payload).await?;
+        }
+        Ok(writer)
+    }
+
+    /// Of a connection that has told how far the stream is.
+    fn new(
+        link: &NatsLink,
+        server: Server,
+        progress: String,
+        known: Places,
+        positions: Positions,
+        payload_max: usize,
+        has_marks: bool,
+    ) -> io::Result<AtomicWriter> {
+        let epoch = random_id()?;
         let now = Instant::now();
-        let mut writer = AtomicWriter {
+        Ok(AtomicWriter {
             server,
-            marks: stream.has_marks.then(|| Marks::new(&progress, &epoch)),
+            marks: has_marks.then(|| Marks::new(&progress, &epoch)),
             progress: progress.into(),
             writer: link.shared.writer.clone(),
             known,
@@ -164,11 +182,7 @@ impl AtomicWriter {
             committed: now,
             heard: now,
             is_careful: false,
-        };
-        if !link.shared.is_writer() {
-            writer.take_over(link, payload).await?;
-        }
-        Ok(writer)
+        })
     }
 
     /// Publishes progress, so that the batches of earlier writers are refused from now on.

@@ -12,7 +12,7 @@
 //!     Nats-Batch-Commit: 1  Nats-Expected-Last-Subject-Sequence: <place of the progress before it>
 //! ```
 //!
-//! A full batch ends with a *mark* behind that, so that the next one can follow before the server responds: see [`marks`].
+//! A full batch ends with a *mark* behind that, so that the next one can follow before the server responds: see `marks`.
 //!
 //! The server takes the whole batch or nothing of it, and only behind the progress that bbq names. Whenever it is in doubt what the
 //! server has (a start, a connection that ended, a response that did not come), bbq asks the stream's leader for the last progress
