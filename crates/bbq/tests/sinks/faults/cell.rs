@@ -222,12 +222,11 @@ fn while_it_lasts(destination: &dyn Destination, fault: Fault, server: &Server<'
         return assert!(queued(&status) > 0 && status["sinks"][TESTED]["problem"].is_null(), "{status:#}");
     }
     let says = destination.says(fault);
-    wait(server, &format!("a problem that says {says:?}"), |status| {
+    let status = wait(server, &format!("a problem that says {says:?}"), |status| {
         let problem = status["sinks"][TESTED]["problem"].as_str();
         queued(status) > 0 && problem.is_some_and(|text| text.contains(says))
     });
-    // As a user sees it.
-    let status = server.status();
+    // In the same look: a sink that tries again may have none for a moment.
     let subject = format!("sink {}", status["sinks"][TESTED]["name"].as_str().unwrap_or_default());
     let names_it =
         |finding: &Value| finding["name"] == "sink-cannot-deliver" && finding["subject"] == subject.as_str();
