@@ -13,7 +13,7 @@ pub const CA: SpecOption = SpecOption {
     key: "tls_ca",
     values: PATH,
     default: "the system's",
-    meaning: "the authorities (PEM) that the server's certificate must come from",
+    meaning: "CA certificates (PEM): one of these CAs must have issued the server's certificate",
 };
 /// `tls_cert`
 pub const CERTIFICATE: SpecOption = SpecOption {

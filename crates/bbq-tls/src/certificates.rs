@@ -23,7 +23,7 @@ use zeroize::Zeroize as _;
 use crate::files::{Stamp, TlsFiles};
 use crate::validity::not_after;
 
-/// The largest file of certificates: four times the size of those of all public authorities together.
+/// The largest file of certificates: four times the size of those of all public CAs together.
 const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Certificates, keys and rules for new connections.

@@ -15,7 +15,7 @@ use crate::files::Stamp;
 /// The files of a sink's TLS.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls {
-    /// The authorities that the server's certificate must come from; `None` for those that the system trusts.
+    /// The CAs of which one must have issued the server's certificate; `None` for those that the system trusts.
     pub ca: Option<PathBuf>,
     /// The certificate that the server asks for, and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -66,7 +66,7 @@ fn system_authorities() -> Result<RootCertStore, TlsFileError> {
     // Many systems have some that rustls cannot use.
     let (usable, _ignored) = roots.add_parsable_certificates(found.certs);
     if usable == 0 {
-        let text = "the system has no certificates of authorities; install ca-certificates, or set tls_ca to a PEM file";
+        let text = "the system has no CA certificates; install ca-certificates, or set tls_ca to a PEM file";
         return Err(problem("tls_ca", text.to_owned()));
     }
     Ok(roots)

@@ -14,7 +14,7 @@ use crate::client::ClientTls;
 pub struct Failure {
     /// The name that must be in the server's certificate.
     name: String,
-    /// Which authorities are trusted.
+    /// Which CAs are trusted.
     trusted: String,
     /// The file of the client's certificate.
     certificate: Option<String>,
@@ -107,9 +107,9 @@ impl Failure {
     fn certificate_problem(&self, why: &CertificateError) -> String {
         use CertificateError as E;
         match why {
-            // `BadSignature`: an authority with the right name but another key.
+            // `BadSignature`: a CA with the right name but another key.
             E::UnknownIssuer | E::BadSignature => format!(
-                "its certificate was issued by none of the trusted authorities, {}; set tls_ca to the certificate of its authority",
+                "its certificate was issued by none of the trusted CAs, {}; set tls_ca to the certificate of its CA",
                 self.trusted
             ),
             E::NotValidForName | E::NotValidForNameContext { .. } => format!(
@@ -122,7 +122,7 @@ impl Failure {
                 format!("its certificate is not valid yet: {why}; set this machine's clock, or the server's")
             }
             E::Other(_) if why.to_string().contains("CaUsedAsEndEntity") => {
-                "its certificate is that of an authority; give the server one that an authority has issued, or one with \
+                "its certificate is that of a CA; give the server one that a CA has issued, or one with \
                  basicConstraints=CA:FALSE"
                     .to_owned()
             }
@@ -166,7 +166,7 @@ impl Failure {
             None => "it demands a client certificate; set tls_cert and tls_key".to_owned(),
             Some(path) => format!(
                 "it refuses the client certificate in tls_cert {path} ({alert:?}); set tls_cert and tls_key to one whose \
-                 authority the server trusts"
+                 CA the server trusts"
             ),
         }
     }

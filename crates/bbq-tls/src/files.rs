@@ -11,7 +11,7 @@ pub struct TlsFiles {
     pub certificates: Vec<PathBuf>,
     /// The private keys.
     pub keys: Vec<PathBuf>,
-    /// Clients must have a certificate from an authority in this file; `None` admits every client.
+    /// A CA in this file must have issued a client's certificate; `None` admits every client.
     pub client_ca: Option<PathBuf>,
 }
 

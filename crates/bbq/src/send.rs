@@ -1,6 +1,7 @@
 //! `bbq send`: sends the lines of files or standard input, and waits until all are acknowledged.
 
 mod lost;
+mod notices;
 mod watch;
 mod words;
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use bbq_client::{
-    Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, SenderBuilder, StartError,
+    Compress, Delivery, MESSAGE_BYTES_MAX, OnFull, SendError, Sender, SenderBuilder, StartError,
 };
 use bbq_spool::ShownBytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -24,6 +25,7 @@ use crate::arguments::{Ack, SendArguments, TlsArguments};
 use crate::outcome::{Outcome, misuse};
 use crate::token;
 use lost::Lost;
+use notices::{Notices, with_option_names};
 use watch::{End, NoRoom, Watch};
 use words::messages;
 
@@ -91,6 +93,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
 
 /// A sender as the options say, which is not started.
 fn builder(arguments: &SendArguments, told: Arc<Lost>) -> anyhow::Result<SenderBuilder> {
+    let notices = Notices::default();
     let mut builder = Sender::builder()
         .servers(arguments.servers.clone())
         .delivery(if arguments.all { Delivery::All } else { Delivery::Any })
@@ -104,7 +107,7 @@ fn builder(arguments: &SendArguments, told: Arc<Lost>) -> anyhow::Result<SenderB
         .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
         .on_notice(move |notice| {
             told.note(notice);
-            print_notice(notice);
+            notices.print(notice);
         });
     if let Some(directory) = &arguments.spool {
         builder = builder.spool(directory);
@@ -130,22 +133,6 @@ fn with_tls(mut builder: SenderBuilder, tls: &TlsArguments) -> SenderBuilder {
         builder = builder.tls_server_name(name);
     }
     builder
-}
-
-/// A text of bbq-client, which names options as its libraries do, with the options of the command line.
-fn with_option_names(text: &str) -> String {
-    const NAMES: [(&str, &str); 4] = [
-        ("tls_ca", "--tls-ca"),
-        ("tls_cert", "--tls-cert"),
-        ("tls_key", "--tls-key"),
-        ("tls_server_name", "--tls-server-name"),
-    ];
-    let word = |word: &str| {
-        let name = word.trim_matches(|c| "(),;:".contains(c));
-        let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map_or_else(|| word.to_owned(), |(known, option)| word.replacen(known, option, 1))
-    };
-    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// The options that name the same servers.
@@ -185,23 +172,6 @@ fn send_inputs(
     bar.set_message("waiting for acknowledgements");
     sender.close(Duration::MAX).context("not all messages were acknowledged")?;
     Ok(())
-}
-
-fn print_notice(notice: &Notice) {
-    match notice {
-        Notice::Unreachable { server, why } => {
-            let why = with_option_names(why);
-            eprintln!("bbq: {server}: {why}; trying again until a server answers")
-        }
-        Notice::NewStream { server, why } => {
-            eprintln!("bbq: {server}: {why}; messages that are not acknowledged are sent as a new stream")
-        }
-        Notice::Lost { server, records, why } => {
-            eprintln!("bbq: {server}: {}: {why}", lost::shown(*records, "lost"))
-        }
-        Notice::Connected { server } => tracing::debug!(server, "connected"),
-        _ => {}
-    }
 }
 
 /// A file, or standard input.

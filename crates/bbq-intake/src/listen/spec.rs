@@ -143,7 +143,7 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: "tls_client_ca",
         values: Values::Text { form: "PATH", pattern: "^[^,]+$" },
         default: "any client",
-        meaning: "TLS: only clients with a certificate of these authorities (PEM)",
+        meaning: "TLS: only clients whose certificate one of these CAs has issued (PEM)",
     },
     SpecOption {
         key: "tokens",

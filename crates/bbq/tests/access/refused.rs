@@ -75,7 +75,7 @@ fn an_address_that_fails_again_and_again_is_a_line_a_minute() {
 fn a_client_with_a_certificate_of_another_authority_or_an_expired_one() {
     refuses(
         LISTENERS[0],
-        "no authority in tls_client_ca issued the client's certificate",
+        "no CA in tls_client_ca issued the client's certificate",
         |setup, authority| {
             let own = Authority::new("another authority").sign("a client");
             try_to_send(&Client::with(authority, Some(&own)), setup);

@@ -51,6 +51,20 @@ fn a_server_that_does_not_come_is_waited_for_until_the_timeout() {
     assert!(code == Some(2) && text.contains("from 0.1"), "{text}");
 }
 
+/// A server whose lanes failed lets a client in and takes nothing: it is tried each second.
+#[test]
+fn why_a_server_takes_nothing_is_told_once() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    fs::rename(setup.data(), setup.path().join("moved")).expect("it is moved");
+    server.wait_log("does not lead any more");
+    let line = setup.path().join("line");
+    fs::write(&line, "a line\n").expect("a file");
+    let (code, text) = refused_start(send(setup.address(0)).args(["--timeout", "4"]).arg(&line));
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(text.matches("trying again until a server answers").count(), 1, "{text}");
+}
+
 #[test]
 fn a_line_over_the_limit_is_named_and_those_before_it_are_sent() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);

@@ -75,7 +75,7 @@ fn every_mistake_is_told_with_its_remedy() {
 
     let unknown = first(&good, &authority, &all);
     trust(&unknown, &other);
-    says(&unknown, &["issued by none of the trusted authorities, those in tls_ca", "set tls_ca to"]);
+    says(&unknown, &["issued by none of the trusted CAs, those in tls_ca", "set tls_ca to"]);
     says(&first(&good, &authority, &all[1..]), &["the system's (tls_ca is not set)"]);
     says(&first(&good, &authority, &[CA, WITH_TOKEN]), &["client certificate", "set tls_cert and tls_key"]);
     let stranger = first(&good, &authority, &all);

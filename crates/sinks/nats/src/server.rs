@@ -101,7 +101,7 @@ impl Server {
             let remedy = match error.kind() {
                 ConnectErrorKind::AuthorizationViolation => remedy(AUTHORIZATION),
                 ConnectErrorKind::Tls if target.tls.is_none() => {
-                    "; the server wants TLS: set tls=on, and tls_ca to its authority"
+                    "; the server wants TLS: set tls=on, and tls_ca to the certificate of its CA"
                 }
                 _ => "",
             };

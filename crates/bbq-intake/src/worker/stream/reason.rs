@@ -32,10 +32,10 @@ pub(super) fn reason(error: &Error) -> String {
     let text = match error {
         Error::InvalidMessage(_) => "this is not TLS: switch TLS on in the client, or give it the address of a plain listener",
         Error::NoCertificatesPresented => {
-            "the client sent no certificate; give it one of an authority in tls_client_ca"
+            "the client sent no certificate; give it one that a CA in tls_client_ca has issued"
         }
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "no authority in tls_client_ca issued the client's certificate"
+            "no CA in tls_client_ca issued the client's certificate"
         }
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the client's certificate has expired"
@@ -50,7 +50,7 @@ pub(super) fn reason(error: &Error) -> String {
         Error::NoApplicationProtocol => "the client offers neither h2 nor http/1.1 (ALPN)",
         Error::AlertReceived(
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown,
-        ) => "the client refuses the server's certificate: it does not know the authority, or expects another name",
+        ) => "the client refuses the server's certificate: it does not know the CA, or expects another name",
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
             "the client refuses the server's certificate, which has expired"
         }

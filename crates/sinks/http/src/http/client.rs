@@ -138,7 +138,7 @@ fn unreachable(uri: &Uri, error: &legacy::Error) -> io::Error {
     let remedy = if text.contains("InvalidContentType") {
         "; it does not speak TLS: write http:// (otlp+http://, otlp+grpc://)"
     } else if text.contains("CaUsedAsEndEntity") {
-        "; the server shows the certificate of an authority as its own: make one that is not (CA:FALSE)"
+        "; the server shows a CA certificate as its own: make one that is none (CA:FALSE)"
     } else if text.contains("invalid peer certificate") {
         "; check tls_ca and the host's name"
     } else if text.contains("received fatal alert") {
