@@ -47,6 +47,8 @@ pub enum Bug {
     NoOwners,
     /// The table of streams forgets by age alone, whoever has filled it.
     ForgetsByAge,
+    /// What an operator skips is in no dead letters.
+    SkippedForgotten,
     /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
 }
@@ -59,6 +61,7 @@ impl Bug {
             Bug::GapIsFinal | Bug::GapIsFinalInOneWay => Kind::Tiers,
             Bug::OutputCutBack | Bug::WelcomeBelieved | Bug::CopyNotNoticed => Kind::SetBack,
             Bug::KnownCountsAsDurable | Bug::NoOwners | Bug::ForgetsByAge => Kind::Crowd,
+            Bug::SkippedForgotten => Kind::Operator,
             _ => Kind::Single,
         }
     }

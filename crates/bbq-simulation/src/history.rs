@@ -8,6 +8,8 @@ use bbq_wire::StreamId;
 use crate::random::Random;
 use crate::record::Record;
 
+/// What an operator has skipped, in a ledger.
+const SKIPPED: &str = "skipped";
 /// Batches that are kept.
 const BATCHES_MAX: usize = 16;
 
@@ -81,6 +83,8 @@ pub(crate) struct Delivered<'a> {
     pub(crate) records: u64,
     /// Records that servers before this one have counted as dropped.
     pub(crate) dropped_before: u64,
+    /// The dead letters, where an operator may have skipped messages, and the sink may drop what is over its limits.
+    pub(crate) letters: Option<&'a BTreeSet<Record>>,
     /// The sink's cursor was removed: the sink may repeat records, and its count began again.
     pub(crate) may_repeat: bool,
 }
@@ -277,10 +281,14 @@ impl History {
         out: &BTreeSet<Record>,
         may_lose: bool,
     ) -> Result<(), Violation> {
-        let missing = self.acknowledged.difference(out).filter(|record| !self.excused.contains(record));
+        let is_letter = |record: &Record| sink.letters.is_some_and(|letters| letters.contains(record));
+        let missing = self.acknowledged.difference(out);
+        let missing = missing.filter(|record| !self.excused.contains(record) && !is_letter(record));
         let missing: Vec<&Record> = missing.collect();
         let Some(first) = missing.first() else { return Ok(()) };
-        let dropped: u64 = sink.dropped_before + sink.dropped.values().sum::<u64>();
+        // What was skipped is among the letters.
+        let kept = sink.letters.and(sink.dropped.get(SKIPPED)).copied().unwrap_or_default();
+        let dropped: u64 = sink.dropped_before + sink.dropped.values().sum::<u64>() - kept;
         let count = missing.len() as u64;
         if may_lose && count <= dropped {
             return Ok(());

@@ -9,6 +9,8 @@ use clap::ValueEnum;
 pub enum Kind {
     /// One server, and every fault of its disk.
     Single,
+    /// The same, where sinks have limits, and an operator pauses them and skips messages.
+    Operator,
     /// Several servers that pass messages on.
     Tiers,
     /// The same, where a disk is set back.
@@ -22,7 +24,8 @@ impl Kind {
     #[must_use]
     pub fn of(seed: u64) -> Kind {
         match seed % 8 {
-            0..3 => Kind::Single,
+            0..2 => Kind::Single,
+            2 => Kind::Operator,
             3..5 => Kind::SetBack,
             5..7 => Kind::Tiers,
             _ => Kind::Crowd,

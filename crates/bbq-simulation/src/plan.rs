@@ -11,7 +11,7 @@ use bbq_wire::session::AckLevel;
 use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::random::Random;
-use crate::server::{Destination, ServerOptions, SinkOptions};
+use crate::server::{Destination, Limits, ServerOptions, SinkOptions};
 use crate::servers::Servers;
 use crate::tokens::CLIENTS_MAX;
 
@@ -78,6 +78,17 @@ pub(crate) struct Plan {
     /// How often sinks act, compared with the other parts.
     pub(crate) sink_weight: u64,
     pub(crate) crowd: Option<CrowdPlan>,
+    pub(crate) operator: Option<OperatorPlan>,
+}
+
+/// How often an operator does something, each in 65,536 steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperatorPlan {
+    /// Pauses a sink, or ends its pause.
+    pub(crate) pause: u32,
+    pub(crate) skip_one: u32,
+    pub(crate) skip_before: u32,
+    pub(crate) reopen: u32,
 }
 
 fn some(random: &mut Random, one_in: u64, most: u32) -> u32 {
@@ -170,7 +181,17 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     let is_rotated = bytes.is_some() || daily;
     let keep = (is_rotated && random.one_in(3)).then(|| random.between(1, 5) as u32);
     let destination = Destination::File(Rotation { bytes, daily, keep });
-    SinkOptions { destination, clock_rate: [1, 30, 1000][random.index(3)] }
+    SinkOptions { destination, clock_rate: [1, 30, 1000][random.index(3)], limits: Limits::default() }
+}
+
+/// Draws limits that a run reaches: in one, some hundred messages come, and a second passes.
+pub(crate) fn limits(random: &mut Random) -> Limits {
+    Limits {
+        bytes_max: [None, Some(2000), Some(16_000), Some(64_000)][random.index(4)],
+        age_max: [None, None, Some(Duration::from_millis(20)), Some(Duration::from_millis(500))]
+            [random.index(4)],
+        drops_oldest: random.one_in(3),
+    }
 }
 
 /// What is around the server of a crowd.
@@ -202,6 +223,21 @@ impl Plan {
         plan
     }
 
+    /// A world where sinks have limits, and an operator gives them orders.
+    pub(crate) fn operator(random: &mut Random, bug: Option<Bug>) -> Plan {
+        let mut plan = Plan::new(random, bug);
+        for sink in &mut plan.server.sinks {
+            sink.limits = if random.one_in(3) { Limits::default() } else { limits(random) };
+        }
+        plan.operator = Some(OperatorPlan {
+            pause: some(random, 2, 1000),
+            skip_one: some(random, 2, 1000),
+            skip_before: some(random, 2, 500),
+            reopen: some(random, 2, 500),
+        });
+        plan
+    }
+
     pub(crate) fn new(random: &mut Random, bug: Option<Bug>) -> Plan {
         let clients = random.between(1, 5);
         Plan {
@@ -215,6 +251,7 @@ impl Plan {
             client_weight: random.between(1, 6),
             sink_weight: random.between(1, 6),
             crowd: None,
+            operator: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Some promises are checked at every step: see [`crate::client`].
 
 mod faults;
+mod operator;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::client::{Around, Client, ClientOptions};
 use crate::crowd::{self, Crowd};
 use crate::disk::{Cut, SimDisk};
 use crate::history::{Delivered, History, Violation};
+use crate::kind::Kind;
 use crate::network::Network;
 use crate::note;
 use crate::plan::{LANES_MAX, Plan};
@@ -72,9 +74,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, bug: Option<Bug>, has_crowd: bool, is_traced: bool) -> World {
+    pub(crate) fn new(seed: u64, bug: Option<Bug>, kind: Kind, is_traced: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = if has_crowd { Plan::crowd(&mut random, bug) } else { Plan::new(&mut random, bug) };
+        let plan = match kind {
+            Kind::Crowd => Plan::crowd(&mut random, bug),
+            Kind::Operator => Plan::operator(&mut random, bug),
+            _ => Plan::new(&mut random, bug),
+        };
         let disk = SimDisk::new(random.fork());
         disk.set_faults(|faults| {
             faults.lies = bug == Some(Bug::LyingDisk);
@@ -128,6 +134,7 @@ impl World {
             self.trace.at(self.step);
             self.pass_time();
             self.fault();
+            self.operate();
             self.act()?;
             self.look_at_server();
         }
@@ -300,7 +307,7 @@ impl World {
             self.lose_server(Cut::Kill);
         }
         if let Some(server) = &mut self.server {
-            server.sinks.iter_mut().for_each(|sink| sink.is_stuck = false);
+            server.sinks.iter_mut().for_each(|sink| (sink.is_stuck, sink.is_paused) = (false, false));
         }
     }
 
@@ -369,12 +376,18 @@ impl World {
     }
 
     /// Compares the outputs with what was promised.
-    fn check(&self) -> Result<(), Violation> {
-        let Some(server) = &self.server else { return Ok(()) };
+    fn check(&mut self) -> Result<(), Violation> {
+        let Some(server) = &mut self.server else { return Ok(()) };
         if let Some(wrong) = server.imbalance() {
             return Err(Violation::new(wrong));
         }
-        for (index, sink) in server.sinks.iter().enumerate() {
+        let records = server.records();
+        for index in 0..server.sinks.len() {
+            let letters = match self.plan.operator {
+                Some(_) => Some(server.letters(index).map_err(Violation::new)?),
+                None => None,
+            };
+            let sink = &server.sinks[index];
             // What a power failure tore may look like a line that the spool does not have, and messages that were deleted to make room may be
             // in an output without its cursor: no promise depends on the copy of it.
             let outputs = outputs(&self.disk, &sink.name, false);
@@ -384,11 +397,12 @@ impl World {
                 outputs: &outputs,
                 delivered,
                 dropped: &dropped,
-                records: server.records(),
+                records,
                 dropped_before: 0,
                 may_repeat: self.repeats[index],
+                letters: letters.as_ref(),
             };
-            self.history.check(&sink, self.may_lose)?;
+            self.history.check(&sink, self.may_lose || letters.is_some())?;
         }
         Ok(())
     }

@@ -103,6 +103,15 @@ impl Backlog {
         })
     }
 
+    /// Limits that were not read from text: they may be smaller than an operator's.
+    pub(crate) fn of_limits(
+        bytes_max: Option<u64>,
+        age_max: Option<Duration>,
+        drops_oldest: bool,
+    ) -> Backlog {
+        Backlog { bytes_max, age_max, drops_oldest, start: Start::Oldest }
+    }
+
     /// Whether messages may be given up that the destination has not got.
     pub(crate) fn gives_up(&self) -> bool {
         self.bytes_max.is_some() || self.age_max.is_some() || self.drops_oldest

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bbq_spec::{SpecOption, Values};
 use bbq_spool::limits::{SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
-use bbq_spool::{DirectoryLock, Envelope, Lane, LaneError, Source, Spool, SpoolError, SpoolOptions, Storage};
+use bbq_spool::{DirectoryLock, Envelope, Lane, LaneError, Source, Spool, SpoolError, SpoolOptions};
 use tracing::warn;
 
 use super::rejected::DeadLetter;
@@ -50,7 +50,8 @@ pub(crate) struct DeadLetters {
     sink: String,
     directory: PathBuf,
     bytes_max: u64,
-    storage: Arc<dyn Storage>,
+    /// The spool that the messages come from: this one is opened as that one is.
+    beside: Arc<Spool>,
     /// Letters that are not durable yet, in order.
     waiting: Vec<DeadLetter>,
     waiting_bytes: usize,
@@ -66,8 +67,8 @@ pub(crate) struct DeadLetters {
 /// The spool.
 struct Open {
     spool: Spool,
-    /// While it is held, other processes may read the spool, but not repair it.
-    _lock: DirectoryLock,
+    /// While it is held, other processes may read the spool, but not repair it. A simulated disk has no other processes.
+    _lock: Option<DirectoryLock>,
     /// How many of the waiting letters are appended, and the group of the last one.
     appended: usize,
     group: u64,
@@ -77,12 +78,12 @@ struct Open {
 
 impl DeadLetters {
     /// Nothing is opened yet. `data` is the server's data directory.
-    pub(crate) fn new(sink: &str, data: &Path, bytes_max: u64, storage: Arc<dyn Storage>) -> DeadLetters {
+    pub(crate) fn new(sink: &str, data: &Path, bytes_max: u64, beside: Arc<Spool>) -> DeadLetters {
         DeadLetters {
             sink: sink.to_owned(),
             directory: data.join("dead-letters").join(bbq_spool::file_name_of(sink)),
             bytes_max,
-            storage,
+            beside,
             waiting: Vec::new(),
             waiting_bytes: 0,
             records_before: None,
@@ -188,7 +189,7 @@ impl DeadLetters {
             if appended? {
                 return Ok(());
             }
-            progress.wait(seen, CHECK_INTERVAL);
+            open.spool.wait(seen, CHECK_INTERVAL);
         }
         let no_room = open.spool.lanes().first().and_then(Lane::no_room);
         let why = no_room.map_or_else(|| "the disk does not respond".to_owned(), |no_room| no_room.why);
@@ -197,7 +198,8 @@ impl DeadLetters {
 
     fn open(&self) -> Result<Open, SpoolError> {
         let is_new = !self.directory.exists();
-        let lock = DirectoryLock::share_created(&self.directory)?;
+        let has_lock = !self.beside.is_stepped();
+        let lock = has_lock.then(|| DirectoryLock::share_created(&self.directory)).transpose()?;
         let sources = self.names.iter().map(|name| Source { name: name.clone(), drops_oldest: true });
         let options = SpoolOptions {
             segment_bytes: (self.bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
@@ -206,7 +208,7 @@ impl DeadLetters {
             thread_name: "letters",
             ..SpoolOptions::new(self.directory.clone(), 1, sources.collect())
         };
-        let spool = Spool::open(Arc::clone(&self.storage), &options)?;
+        let spool = self.beside.open_beside(&options)?;
         if is_new {
             let (sink, directory) = (&self.sink, self.directory.display());
             warn!(sink, %directory, "the destination rejects messages for good; they are kept up to dead_letters_bytes, bbq spool cat prints them");
@@ -254,7 +256,8 @@ impl Open {
                 Err(error) => return Err(io::Error::other(error)),
             }
         }
-        if self.spool.is_room_wanted() {
+        // On a disk without room the deletion of old letters may make room for no new one, and would go on until none is left.
+        if self.spool.is_room_wanted() && lane.no_room().is_none_or(|no_room| no_room.is_spool_full) {
             let before = self.first_record();
             self.spool.make_wanted_room(&self.spool.ends());
             self.deleted = self.deleted.saturating_add(self.first_record().saturating_sub(before));
@@ -270,7 +273,7 @@ impl Open {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use bbq_spool::{DiskStorage, NameMark};
+    use bbq_spool::{DiskStorage, NameMark, Storage};
     use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
     use bbq_storage::{OpenMode, StorageFile};
     use bbq_wire::batch::BatchIdentity;
@@ -334,7 +337,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let fails = Arc::new(AtomicBool::new(false));
         let storage: Arc<dyn Storage> = Arc::new(FailsOnce(Arc::clone(&fails)));
-        let mut letters = DeadLetters::new("sink", directory.path(), BYTES_DEFAULT, storage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, Vec::new());
+        let spool = Arc::new(Spool::open(storage, &options).unwrap());
+        let mut letters = DeadLetters::new("sink", directory.path(), BYTES_DEFAULT, spool);
         letters.keep(vec![letter("a", 0)]);
         letters.commit().unwrap();
         letters.keep((1..4).map(|number| letter("a", number)).collect());

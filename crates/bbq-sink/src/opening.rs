@@ -161,8 +161,8 @@ impl SinkOpening {
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, ..cursor };
-        let storage = spool.storage();
-        let dead_letters = DeadLetters::new(&spec.name, spool.directory(), spec.dead_letters_bytes, storage);
+        let beside = Arc::clone(&spool);
+        let dead_letters = DeadLetters::new(&spec.name, spool.directory(), spec.dead_letters_bytes, beside);
         let (name, backlog) = (spec.name, spec.backlog);
         let parts = DriverParts {
             index,

@@ -166,7 +166,7 @@ impl Resender {
             OpenError::NotYet(error) | OpenError::Refused(error) => error.to_string(),
         })?;
         let dead_letters =
-            DeadLetters::new(&spec.name, &self.data, spec.dead_letters_bytes, Arc::clone(&self.storage));
+            DeadLetters::new(&spec.name, &self.data, spec.dead_letters_bytes, Arc::clone(&spool));
         let parts = DriverParts {
             index: 0,
             name: format!("{} (dead letters)", spec.name),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_spec::own_files::absolute;
 use bbq_spec::{ConfigError, Query, Secret, SpecText};
@@ -121,6 +122,18 @@ impl SinkSpec {
         (self.kind.word, absolute(Path::new(argument)))
     }
 
+    /// The same sink with limits of its own, for a sink that was not read from text: how many bytes and how long messages may wait for it,
+    /// and whether it drops its oldest before they fill the spool.
+    #[must_use]
+    pub fn with_limits(
+        self,
+        bytes_max: Option<u64>,
+        age_max: Option<Duration>,
+        drops_oldest: bool,
+    ) -> SinkSpec {
+        SinkSpec { backlog: Backlog::of_limits(bytes_max, age_max, drops_oldest), ..self }
+    }
+
     /// A SPEC that was not read from text.
     pub fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);
@@ -133,7 +146,6 @@ impl SinkSpec {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::time::Duration;
 
     use bbq_spec::{SpecOption, Values};
     use bbq_storage::{DiskStorage, Storage};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tracing::{error, warn};
 
@@ -76,6 +77,14 @@ impl Spool {
         time: &Arc<SteppedTime>,
     ) -> Result<Spool, SpoolError> {
         Spool::open_at(storage, options, Time::Stepped(Arc::clone(time)))
+    }
+
+    /// Opens another spool on the same storage and with the same clocks: with threads of its own, or step by step as this one.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub fn open_beside(&self, options: &SpoolOptions) -> Result<Spool, SpoolError> {
+        Spool::open_at(self.storage(), options, self.shared.time.clone())
     }
 
     fn open_at(storage: Arc<dyn Storage>, options: &SpoolOptions, time: Time) -> Result<Spool, SpoolError> {
@@ -237,6 +246,21 @@ impl Spool {
         match self.locked_writers().get_mut(lane) {
             Some(Writing::Steps(writer)) => writer.step(),
             Some(Writing::Thread(_)) | None => Step::Waits(None),
+        }
+    }
+
+    /// Whether a test takes the steps of the writers.
+    #[must_use]
+    pub fn is_stepped(&self) -> bool {
+        matches!(self.shared.time, Time::Stepped(_))
+    }
+
+    /// Lets the writers go on: waits as [`Progress::wait`] does, or takes a step of each lane if the writers have no threads.
+    pub fn wait(&self, seen: u64, timeout: Duration) {
+        if self.is_stepped() {
+            (0..self.lanes.len()).for_each(|lane| drop(self.step(lane)));
+        } else {
+            self.shared.progress.wait(seen, timeout);
         }
     }
 

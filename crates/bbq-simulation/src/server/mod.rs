@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_intake::simulated::ServedTokens;
-use bbq_sink::{Goal, SinkStep};
-use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
+use bbq_sink::{Goal, SinkStep, Skip};
+use bbq_spool::{
+    Cursor, Entry, GroupRead, Source, Spool, SpoolOptions, Step, SteppedTime, Storage, file_name_of,
+};
 use bbq_stored::{ListenerLedger, Retention, Streams};
 use bbq_wire::StreamId;
 
@@ -30,11 +32,12 @@ use crate::disk::SimDisk;
 use crate::network::Network;
 use crate::note;
 use crate::random::Random;
+use crate::record::Record;
 use crate::tokens;
 use crate::trace::Trace;
 pub(crate) use open_request::Answer;
 use open_request::OpenRequest;
-pub(crate) use options::{Destination, ServerOptions, SinkOptions};
+pub(crate) use options::{Destination, Limits, ServerOptions, SinkOptions};
 use planted::{Newest, Told};
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
@@ -216,11 +219,44 @@ impl Server {
     /// A step of a sink.
     pub(crate) fn deliver(&mut self, sink: usize, goal: Goal, trace: &mut Trace) {
         let sink = &mut self.sinks[sink];
-        match sink.step(goal) {
+        match sink.step(if sink.is_paused { Goal::Hold } else { goal }) {
             Ok(SinkStep::Idle(_)) => {}
             Ok(step) => note!(trace, "{} {step:?}, committed {:?}", sink.name, sink.ledger()),
             Err(why) => note!(trace, "{}: {why}", sink.name),
         }
+    }
+
+    /// An operator has a sink pass messages. After a chance, the server has other plans in the middle of it.
+    pub(crate) fn skip(&mut self, sink: usize, skip: Skip, trace: &mut Trace) {
+        let goes_on = if self.random.one_in(4) { self.random.below(4) } else { u64::MAX };
+        let sink = &mut self.sinks[sink];
+        let skipped = sink.skip(skip, goes_on);
+        note!(trace, "{} {skip:?}: {skipped:?}, committed {:?}", sink.name, sink.ledger());
+        if self.options.bug == Some(Bug::SkippedForgotten) {
+            let lane = letters_of(&sink.name).join("spool/lane-0");
+            for path in self.disk.names(&lane) {
+                self.disk.take_away(&path);
+            }
+        }
+    }
+
+    /// The records among the dead letters of a sink.
+    pub(crate) fn letters(&mut self, sink: usize) -> Result<BTreeSet<Record>, String> {
+        self.sinks[sink].close_letters();
+        let directory = letters_of(&self.sinks[sink].name);
+        let spool = self.spool.open_beside(&SpoolOptions::new(directory, 1, Vec::new()));
+        let spool = spool.map_err(|error| format!("dead letters: {error}"))?;
+        let cursor = Cursor { places: spool.beginnings(), ..Cursor::default() };
+        let mut letters = BTreeSet::new();
+        for mut reader in spool.readers(&cursor) {
+            let mut take = |entry: &Entry<'_>| {
+                let texts = entry.batch.records().map(String::from_utf8_lossy);
+                letters.extend(texts.filter_map(|text| Record::read(&text)));
+            };
+            while !matches!(reader.read(&mut take).map_err(|error| error.to_string())?, GroupRead::CaughtUp) {
+            }
+        }
+        Ok(letters)
     }
 
     /// Moves bytes between the network and the sinks that pass messages on.
@@ -326,4 +362,9 @@ impl Server {
             self.spool.segments()
         )
     }
+}
+
+/// The directory of a sink's dead letters.
+fn letters_of(sink: &str) -> PathBuf {
+    Path::new("/data/dead-letters").join(file_name_of(sink))
 }

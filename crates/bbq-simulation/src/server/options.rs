@@ -30,6 +30,16 @@ pub(crate) struct SinkOptions {
     pub(crate) destination: Destination,
     /// How much faster the sink's clock runs, because little time passes in a run.
     pub(crate) clock_rate: u32,
+    pub(crate) limits: Limits,
+}
+
+/// What may wait for a sink.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    pub(crate) bytes_max: Option<u64>,
+    pub(crate) age_max: Option<Duration>,
+    /// It drops its oldest before they fill the spool.
+    pub(crate) drops_oldest: bool,
 }
 
 /// Where a sink delivers to.

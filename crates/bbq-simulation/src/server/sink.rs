@@ -1,19 +1,20 @@
 //! A sink of bbq-server, to files or to other servers, that runs step by step, without its thread and its waits.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkStep};
+use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkStep, Skip};
 use bbq_sink_file::simulated_file;
 use bbq_sink_forward::{LinkNetwork, simulated_link};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 use bbq_stored::Retention;
 
-use super::options::{Destination, ServerOptions, SinkOptions};
+use super::options::{Destination, Limits, ServerOptions, SinkOptions};
 use super::port::Port;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
@@ -37,6 +38,8 @@ pub(crate) struct Sink {
     pub(super) port: Option<Arc<Port>>,
     /// Its output is stuck.
     pub(crate) is_stuck: bool,
+    /// An operator has paused it.
+    pub(crate) is_paused: bool,
     /// For the planted bug "output cut back": the disk of its output.
     cuts_back: Option<SimDisk>,
 }
@@ -89,7 +92,7 @@ impl Sink {
     ) -> Result<Sink, String> {
         let name = format!("sink-{index}");
         let path = Path::new(OUTPUTS).join(&name);
-        let SinkOptions { destination, clock_rate } = options.sinks[index];
+        let SinkOptions { destination, clock_rate, limits } = options.sinks[index];
         let (spec, port) = match destination {
             Destination::File(rotation) => (simulated_file(&name, &path, rotation), None),
             Destination::Servers(servers) => {
@@ -99,6 +102,8 @@ impl Sink {
                 (simulated_link(&name, servers.count(), port.new_id(), network), Some(port))
             }
         };
+        let Limits { bytes_max, age_max, drops_oldest } = limits;
+        let spec = spec.with_limits(bytes_max, age_max, drops_oldest);
         let storage: Arc<dyn Storage> = match options.bug {
             Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
             _ => Arc::new(disk.clone()),
@@ -106,7 +111,16 @@ impl Sink {
         let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
         let stage = Stage::Opening(Box::new(opening.map_err(|error| format!("{name}: {error}"))?));
         let cuts_back = (options.bug == Some(Bug::OutputCutBack)).then(|| disk.clone());
-        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, port, is_stuck: false, cuts_back })
+        Ok(Sink {
+            name,
+            clock_rate,
+            time: Arc::clone(time),
+            stage,
+            port,
+            is_stuck: false,
+            is_paused: false,
+            cuts_back,
+        })
     }
 
     fn now(&self) -> Now {
@@ -141,6 +155,36 @@ impl Sink {
         }
     }
 
+    /// Passes messages, as the sink's thread does: while the sink holds. `goes_on` says how often it may look whether to go on.
+    pub(super) fn skip(&mut self, skip: Skip, goes_on: u64) -> Result<u64, String> {
+        let step = self.step(Goal::Hold)?;
+        let holds = matches!(
+            step,
+            SinkStep::Held | SinkStep::Blocked { is_clean: true } | SinkStep::Retry { may_hold: true, .. }
+        );
+        let (now, looks) = (self.now(), Cell::new(goes_on));
+        match &mut self.stage {
+            Stage::Working(driver) if holds => {
+                driver.close_idle();
+                driver.skip(skip, now, &|| looks.replace(looks.get().saturating_sub(1)) > 0)
+            }
+            _ => Err(format!("it does not hold: {step:?}")),
+        }
+    }
+
+    /// Somebody may have moved the output away.
+    pub(crate) fn reopen(&mut self) {
+        if let Stage::Working(driver) = &mut self.stage {
+            driver.reopen();
+        }
+    }
+
+    pub(super) fn close_letters(&mut self) {
+        if let Stage::Working(driver) = &mut self.stage {
+            driver.close_idle();
+        }
+    }
+
     /// Whether everything was read, written and committed.
     pub(super) fn is_drained(&self) -> bool {
         matches!(&self.stage, Stage::Working(driver) if driver.is_drained())
@@ -160,6 +204,6 @@ impl Sink {
             Stage::Working(driver) => driver.describe(),
             _ => "its output is not open".to_owned(),
         };
-        format!("{}: {stage}, stuck {}", self.name, self.is_stuck)
+        format!("{}: {stage}, stuck {}, paused {}", self.name, self.is_stuck, self.is_paused)
     }
 }

@@ -294,6 +294,7 @@ impl Node {
                 records,
                 dropped_before,
                 may_repeat: self.is_set_back,
+                letters: None,
             };
             history.check(&delivered, dropped_before > 0).map_err(of_this)?;
         }

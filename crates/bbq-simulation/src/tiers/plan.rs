@@ -5,7 +5,7 @@ use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::plan::{self, LANES_MAX, Rates};
 use crate::random::Random;
-use crate::server::{Destination, ServerOptions, SinkOptions};
+use crate::server::{Destination, Limits, ServerOptions, SinkOptions};
 use crate::servers::Servers;
 
 /// Steps of the phase with faults. A step is that of one server of several, so there are more than in a world of one.
@@ -87,7 +87,8 @@ fn node(random: &mut Random, next: Option<Servers>, salt: u64, bug: Option<Bug>)
         options.sinks.truncate(2);
         return NodePlan { options, late_sinks: Vec::new(), lanes_change };
     };
-    let link = SinkOptions { destination: Destination::Servers(servers), clock_rate: 1 };
+    let (destination, limits) = (Destination::Servers(servers), Limits::default());
+    let link = SinkOptions { destination, clock_rate: 1, limits };
     let has_file = random.one_in(3);
     options.sinks.truncate(usize::from(has_file));
     let is_late = random.one_in(3);

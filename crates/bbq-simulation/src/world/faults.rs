@@ -277,6 +277,9 @@ impl World {
         if self.random.one_in(8) {
             let sink = self.random.index(self.plan.server.sinks.len());
             self.plan.server.sinks[sink] = plan::sink(&mut self.random);
+            if self.plan.operator.is_some() {
+                self.plan.server.sinks[sink].limits = plan::limits(&mut self.random);
+            }
         }
         if self.plan.loses_cursors && self.random.one_in(4) {
             let sink = self.random.index(self.repeats.len());

@@ -73,14 +73,10 @@ fn an_address_that_fails_again_and_again_is_a_line_a_minute() {
 
 #[test]
 fn a_client_with_a_certificate_of_another_authority_or_an_expired_one() {
-    refuses(
-        LISTENERS[0],
-        "no CA in tls_client_ca issued the client's certificate",
-        |setup, authority| {
-            let own = Authority::new("another authority").sign("a client");
-            try_to_send(&Client::with(authority, Some(&own)), setup);
-        },
-    );
+    refuses(LISTENERS[0], "no CA in tls_client_ca issued the client's certificate", |setup, authority| {
+        let own = Authority::new("another authority").sign("a client");
+        try_to_send(&Client::with(authority, Some(&own)), setup);
+    });
     refuses(LISTENERS[0], "the client's certificate has expired", |setup, authority| {
         let own = authority.sign_until("a client", 2021);
         try_to_send(&Client::with(authority, Some(&own)), setup);
