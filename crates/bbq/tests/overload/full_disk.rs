@@ -224,7 +224,7 @@ fn a_sink_on_a_full_disk_says_so_and_goes_on_by_itself() {
             assert!(text.contains(part), "{part}: {text}");
         }
         server.wait_log(
-            "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled",
+            "the disk, or the quota of this user on it, is full; messages stay spooled, delivery resumes automatically when there is room",
         );
         let grown = Command::new("mount").args(["-o", "remount,size=8m"]).arg(&disk).status();
         assert!(grown.expect("mount runs").success());
