@@ -61,7 +61,7 @@ fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
         server.wait_log("connection closed: its address has reached its limit of connections");
         server.wait_status("the notice", |_| {
             let (code, text) = server.health();
-            code == 200 && text.contains("1 connections closed, as their addresses had too many")
+            code == 200 && text.contains("1 connections closed because their addresses had too many")
         });
         held.pop();
         server.wait_status("the end of one", |status| open(status) == 2);

@@ -244,7 +244,10 @@ fn a_token_that_was_taken_out_of_the_file_is_worth_nothing_and_others_go_on() {
     write_tokens(&setup, &format!("till-4 {NEW} {OTHER}\n"));
     let status = server.wait_status("a problem", |status| status["problems"][0].is_string());
     let problem = status["problems"][0].as_str().expect("text");
-    assert!(problem.contains("takes old tokens") && problem.contains(":1: only the word relay"), "{problem}");
+    assert!(
+        problem.contains("accepts the old tokens") && problem.contains(":1: only the word relay"),
+        "{problem}"
+    );
     assert_no_token("the problem", problem);
     assert_eq!(server.health().0, 503);
     new.write(&batch(stream_id(2), 3, &["kept"]));

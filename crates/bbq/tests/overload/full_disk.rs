@@ -187,10 +187,10 @@ fn a_stop_without_room_says_who_has_which_messages() {
         assert_eq!(server.stop(), Some(1), "{}", setup.log());
         let log = setup.log();
         for part in [
-            "stopping while there is no room: messages in memory are written only if there is some within seconds",
+            "stopping while there is no room: messages in memory are written only if room is made within seconds",
             "and none was acknowledged as durable",
-            "and were not acknowledged: bbq clients send them again, an HTTP client has an error messages=300",
-            "are lost, as their senders do not send them again; they are counted as dropped (unwritten) messages=1",
+            "and not acknowledged: bbq clients send them again, HTTP clients get an error messages=300",
+            "are lost, because their senders do not send them again; they are counted as dropped (unwritten) messages=1",
         ] {
             assert!(log.contains(part), "{part}: {log}");
         }
@@ -219,7 +219,7 @@ fn a_sink_on_a_full_disk_says_so_and_goes_on_by_itself() {
             &path,
             "; its disk has ",
             " free, and the next write needs ",
-            "make room on the disk of this path; delivery resumes by itself",
+            "make room on the disk of this path; delivery resumes automatically",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
