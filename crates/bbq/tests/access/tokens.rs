@@ -134,9 +134,9 @@ fn a_file_with_the_names_of_a_server_is_no_token_of_a_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("tokens");
     for (text, says) in [
-        (format!("till-4 {NEW}\n"), "without the name that a server's file has in front of it"),
+        (format!("till-4 {NEW}\n"), "without the name before it in a server's file"),
         (format!("{NEW}\n{OLD}\n"), "it has more than one word; a client shows one token"),
-        ("short\n".to_owned(), "it is no token; a token has 16 to 512 visible ASCII characters"),
+        ("short\n".to_owned(), "it is not a token; a token has 16 to 512 visible ASCII characters"),
         (String::new(), "is empty"),
     ] {
         fs::write(&path, text).expect("a file");

@@ -49,7 +49,7 @@ fn a_right_file_is_shown_as_it_would_be_used() {
     assert_eq!(check("# defaults\n").0, Some(0), "a file with only a comment means the defaults");
 }
 
-const MEETS: &str = "on this machine, now, a server of this user would meet";
+const MEETS: &str = "a server that this user starts now would have these problems on this machine";
 
 #[test]
 fn what_is_in_the_way_on_this_machine_is_shown() {
