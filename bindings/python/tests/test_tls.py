@@ -117,7 +117,7 @@ def test_options_that_cannot_be_used_are_refused(nobody, authority, tmp_path):
         (tls, {"tls_ca": tmp_path / "missing.pem"}, "tls_ca .*missing.pem: it cannot be read"),
         (tls, {"tls_ca": key}, "there is no certificate in it"),
         (tls, {"tls_ca": authority.ca, "tls_cert": certificate, "tls_key": authority.server[1]}, "not the key of"),
-        (tls, {"tls_ca": authority.ca, "tls_cert": certificate}, "set tls_key, too"),
+        (tls, {"tls_ca": authority.ca, "tls_cert": certificate}, "also set tls_key"),
         (nobody, {"tls_ca": authority.ca}, "write bbq\\+tls://HOST:PORT"),
     ]:
         with pytest.raises(bbq.OptionError, match=words):

@@ -13,7 +13,7 @@ use crate::ReconnectError;
 pub enum SendError {
     /// The queue is full, and `on_full` allows no more waiting. The record was dropped and counted; the sender goes on.
     #[error(
-        "the sender's queue is full ({queue_bytes_max} bytes): its servers are slower than its application, or away"
+        "the sender's queue is full ({queue_bytes_max} bytes): its servers are slower than its application, or unreachable"
     )]
     Full {
         /// The maximum memory of the queue.
@@ -22,7 +22,7 @@ pub enum SendError {
     /// The spool has no room, and `on_full` allows no more waiting. The record was dropped and counted. Later records are taken
     /// as soon as something is acknowledged or the disk has room again.
     #[error(
-        "no room in the spool {}: {why}; its servers are slower than its application, or away, or the disk is too small",
+        "no room in the spool {}: {why}; its servers are slower than its application, or unreachable, or the disk is too small",
         directory.display()
     )]
     SpoolFull {

@@ -226,8 +226,10 @@ impl Shared {
             return;
         }
         let rest = match &self.options.spool {
-            Some(directory) => format!("the spool {} keeps what is not acknowledged", directory.display()),
-            None => "without a spool, what no server has is lost".to_owned(),
+            Some(directory) => {
+                format!("the spool {} keeps these messages for the next sender", directory.display())
+            }
+            None => "without a spool, messages that no server has are lost".to_owned(),
         };
         let are = if records == 1 { "message is" } else { "messages are" };
         let why = why.map_or_else(String::new, |why| format!("; {why}"));
@@ -250,7 +252,7 @@ impl Shared {
         let (server, why) = match (reason, &self.options.spool) {
             (GiveUpReason::Unreadable, Some(directory)) => (
                 format!("the spool {}", directory.display()),
-                "they could be read at the start, and cannot be read any more".to_owned(),
+                "they could be read at the start, and can no longer be read".to_owned(),
             ),
             _ => (
                 destination.servers[destination.current.load(Ordering::Relaxed)].to_string(),
@@ -265,7 +267,7 @@ impl Shared {
         match self.save_before_sending(|spool| spool.progress(destination).sending(record)) {
             Err(NotSaved::Closed) => Err(closed()),
             Err(NotSaved::Error(error)) => Err(ConnectionError::Transient(format!(
-                "the spool does not take what is to be sent: {error}"
+                "the spool cannot save the progress of sending: {error}"
             ))),
             // It is sent all the same, as only acknowledgements free room on a full disk. If the process is then killed before anything is
             // saved again, the next sender at worst sends records twice, in a new stream.

@@ -36,16 +36,16 @@ impl TlsOptions {
             (None, Some((option, value))) => wrong(
                 option,
                 &value,
-                "no server is reached by TLS; write bbq+tls://HOST:PORT, or remove the option",
+                "no server is reached over TLS; write bbq+tls://HOST:PORT, or remove the option",
             ),
             _ => match (&self.cert, &self.key) {
                 (Some(cert), None) => {
-                    wrong("tls_cert", &cert.display().to_string(), "its key is missing; set tls_key, too")
+                    wrong("tls_cert", &cert.display().to_string(), "its key is missing; also set tls_key")
                 }
                 (None, Some(key)) => wrong(
                     "tls_key",
                     &key.display().to_string(),
-                    "its certificate is missing; set tls_cert, too",
+                    "its certificate is missing; also set tls_cert",
                 ),
                 _ => Ok(()),
             },

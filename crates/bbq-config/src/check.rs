@@ -44,7 +44,7 @@ impl Config {
             return Ok(());
         }
         let error = ConfigError::new(format!(
-            "admin is {admin}, which other machines can reach; write admin_token_file = \"PATH\", too, or an address of loopback \
+            "admin is {admin}, which other machines can reach; also write admin_token_file = \"PATH\", or use a loopback address \
              such as {ADMIN_DEFAULT}"
         ));
         Err(at(error, self.origins.of_key("admin")))
@@ -53,7 +53,10 @@ impl Config {
     fn check_listener(&self, index: usize) -> Result<(), ConfigError> {
         let (others, spec) = (&self.listen[..index], &self.listen[index]);
         if others.iter().any(|other| other.clashes_with(spec)) {
-            return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
+            return Err(ConfigError::new(format!(
+                "{} has the address of another listener; choose another address",
+                spec.head()
+            )));
         }
         // Two listeners without names have the same source only if both have port 0. Their addresses then differ.
         let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
@@ -66,7 +69,7 @@ impl Config {
     fn check_sink(&self, index: usize) -> Result<(), ConfigError> {
         let (others, sink) = (&self.sinks[..index], &self.sinks[index]);
         if others.iter().any(|other| other.clashes_with(sink)) {
-            return Err(ConfigError::new(format!("two sinks write to {}", sink.head)));
+            return Err(ConfigError::new(format!("two sinks write to {}; change one of them", sink.head)));
         }
         if others.iter().any(|other| other.name == sink.name) {
             return Err(ConfigError::new(format!(
@@ -96,7 +99,7 @@ impl Config {
                 self.sinks[..index].iter().filter(|other| other.file().is_some()).find(is_same)
             {
                 found.push(format!(
-                    "sink     {}: it is the file of {}; choose another",
+                    "sink     {}: it writes to the same file as {}; choose another file",
                     sink.text, other.text
                 ));
             }
@@ -144,7 +147,7 @@ mod tests {
         let found = config.hidden_by_links();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
-            found[0].contains("two.log: it is the file of file:") && found[0].contains("one.log"),
+            found[0].contains("two.log: it writes to the same file as file:") && found[0].contains("one.log"),
             "{found:?}"
         );
         assert!(found[1].contains("three.log") && found[1].contains("keeps its own data"), "{found:?}");

@@ -58,7 +58,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             values: Values::Specs(1..=LISTENERS_MAX),
             default: "bbq+tcp://127.0.0.1:7700, lines+tcp://127.0.0.1:7701, syslog+udp://127.0.0.1:5514, \
                       syslog+tcp://127.0.0.1:5514, http+tcp://127.0.0.1:7780",
-            meaning: "what to listen on. The option may be repeated, and replaces all listeners of the file",
+            meaning: "the addresses to listen on. The option may be repeated, and replaces all listeners of the file",
         },
     },
     FileKey {
@@ -68,8 +68,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "sink",
             values: Values::Specs(0..=SINKS_MAX),
             default: "file:DATA/out/messages.log",
-            meaning: "where to deliver messages. The option may be repeated, and replaces all sinks of the file. With no \
-                      sink, the spool fills up and then holds its senders back",
+            meaning: "where to deliver messages. The option may be repeated, and replaces all sinks of the file. Without a \
+                      sink, the spool fills up; then senders wait or messages are dropped (`on_full`)",
         },
     },
     FileKey {
@@ -120,7 +120,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "steering_pins",
             values: Values::Text { form: "a directory", pattern: "." },
             default: bbq_listen::STEERING_PINS_DEFAULT,
-            meaning: "where `bbq listen-setup` has pinned programs for `steering=load`. If there are none, the server changes \
+            meaning: "where `bbq listen-setup` has pinned programs for `steering=load`. If none are pinned, the server uses \
                       programs of its own",
         },
     },
@@ -145,8 +145,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "admin_token_file",
             values: Values::Text { form: "PATH, or none", pattern: "." },
             default: ADMIN_TOKENS_DEFAULT,
-            meaning: "a file of tokens, like those of listeners: the admin serves only requests with one of them. Needed if `admin` is not on \
-                      loopback",
+            meaning: "a file of tokens, as listeners have: the admin serves only requests with one of these tokens. Required if `admin` is not \
+                      on loopback",
         },
     },
     FileKey {
@@ -156,7 +156,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "drain_timeout_seconds",
             values: Values::Number(0..=u64::MAX),
             default: "10",
-            meaning: "how long a stop waits for the sinks to empty the spool; the next start delivers what is left",
+            meaning: "how long a stop waits for the sinks to empty the spool; the next start delivers the remaining messages",
         },
     },
     FileKey {
@@ -166,8 +166,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "upgrade_timeout_seconds",
             values: Values::Number(1..=u64::MAX),
             default: "60",
-            meaning: "how long an upgrade waits for each of two steps of the new program: it is prepared, and it serves. If the \
-                      new program is late or fails, the old program continues",
+            meaning: "how long an upgrade waits for the new program to prepare, and again for it to serve. If the new program is \
+                      late or fails, the old program continues",
         },
     },
     FileKey {
@@ -219,7 +219,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "spool.bytes_max",
             values: Values::Size(2 * SEGMENT_BYTES_MIN..=u64::MAX),
             default: "10GiB",
-            meaning: "all segments together, including space that is allocated ahead; at least 2 segments per worker",
+            meaning: "the size of all segments together, including space allocated ahead; at least 2 segments per worker",
         },
     },
     FileKey {
@@ -229,7 +229,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "spool.segment_bytes",
             values: Values::Size(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
             default: "64MiB, halved until spool.bytes_max holds 2 segments per worker",
-            meaning: "one file of the spool. Each worker allocates one for its first message",
+            meaning: "the size of one file of the spool. Each worker allocates a file for its first message",
         },
     },
     FileKey {
@@ -239,8 +239,8 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "spool.flush_interval_ms",
             values: Values::Number(0..=10_000),
             default: "10",
-            meaning: "how long messages that no client waits for may collect before they are written and synced; a crash \
-                      of the server usually loses no more than what came in this time",
+            meaning: "how long messages that no client waits for may collect before they are written and synced. A crash \
+                      of the server usually loses at most the messages of this time",
         },
     },
 ];

@@ -204,8 +204,8 @@ impl MemoryPlan {
             .map(|budget| format!("{} {}", budget.what, ShownBytes(budget.bytes)))
             .collect();
         Some(format!(
-            "all budgets of memory are {} and should not be over {} ({SHARE_PERCENT} % of {}, {}): {}; under full load the kernel may \
-             kill the server: raise the limit, lower unfinished_bytes_max, or have fewer workers or sinks",
+            "all memory budgets together are {} and should not be over {} ({SHARE_PERCENT} % of {}, {}): {}; under full load the kernel \
+             may kill the server: raise the limit, lower unfinished_bytes_max, or configure fewer workers or sinks",
             ShownBytes(self.bytes()),
             ShownBytes(self.allowed()),
             ShownBytes(limit.bytes),

@@ -85,7 +85,7 @@ pub enum ListenError {
 
     /// The directory of a unix socket is not writable or not searchable.
     #[error(
-        "{address} cannot be created for lack of permission; the directory must be writable for this user"
+        "{address} cannot be created, because this user may not write to its directory; grant this user write permission"
     )]
     PathPermission { address: Address },
 

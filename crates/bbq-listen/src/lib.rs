@@ -80,7 +80,7 @@
 // In front of the modules, as the compiler prints it first.
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "bbq-listen needs Linux: it is made of epoll, of SO_REUSEPORT as Linux has it, and of SOCK_DIAG. On another system, build in a \
+    "bbq-listen needs Linux: it uses epoll, SO_REUSEPORT as Linux implements it, and SOCK_DIAG. On another system, build in a \
      Linux container or virtual machine."
 );
 

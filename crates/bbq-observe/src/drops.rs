@@ -212,20 +212,20 @@ static CAUSES: [(&str, Fault, &str); 21] = [
     (
         "memory",
         Fault::Server,
-        "unfinished messages took too much memory, and the largest of the senders with the most were given up: raise \
+        "unfinished messages took too much memory, so the largest ones of the senders with the most were dropped: raise \
          unfinished_bytes_max, or lower message_bytes_max",
     ),
-    ("unwritten", Fault::Server, "a lane failed, or had no room at a stop: look at the disk"),
+    ("unwritten", Fault::Server, "a lane failed, or had no room when the server stopped: check the disk"),
     (
         "oldest",
         Fault::Server,
         "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
     ),
-    ("damaged", Fault::Server, "bytes of the spool were damaged: see the disk and quarantine/"),
+    ("damaged", Fault::Server, "bytes of the spool were damaged: check the disk, and see quarantine/"),
     (
         "missing",
         Fault::Server,
-        "the files of a lane of the spool were gone at the start, and the server never deletes all of them: find out what did",
+        "all files of a lane of the spool were gone at the start: find out what deleted them, as the server never deletes all",
     ),
     (
         OVER_SPOOL_LIMIT,
@@ -240,14 +240,14 @@ static CAUSES: [(&str, Fault, &str); 21] = [
     (
         LETTERS_DELETED,
         Fault::Server,
-        "messages that the sink's server refuses for good, and that nobody has looked at: raise dead_letters_bytes, take them out \
-         with bbq spool cat, and repair what is refused",
+        "the sink's server refuses messages for good, and the oldest of them are deleted: save them with bbq spool cat, fix what is \
+         refused, or raise dead_letters_bytes",
     ),
     (
         TRUNCATED,
         Fault::Sender,
-        "what was written between its copy and the cut is in neither: let logrotate use create and kill -HUP, not copytruncate, or set \
-         rotate_bytes",
+        "messages written between its copy and the cut are in neither file: let logrotate use create and kill -HUP, not copytruncate, or \
+         set rotate_bytes",
     ),
     ("oversize", Fault::Sender, "larger than message_bytes_max: raise it, or set on_oversize=cut"),
     (
@@ -259,7 +259,7 @@ static CAUSES: [(&str, Fault, &str); 21] = [
     (
         "refused",
         Fault::Sender,
-        "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
+        "the sink's server refuses these messages for good: bbq spool cat --json prints them and the reasons, from dead-letters/",
     ),
     (
         "skipped",
@@ -269,30 +269,30 @@ static CAUSES: [(&str, Fault, &str); 21] = [
     (
         "partial_success",
         Fault::Sender,
-        "the sink's server takes requests and rejects some of their messages, without saying which: its text is in the log",
+        "the sink's server takes requests and rejects some of their messages, without saying which: its reason is in the log",
     ),
     (
         EVICTED,
         Fault::Sender,
-        "connections or memory ran out, and the senders of these had the most: raise the limit of open files, or \
+        "connections or memory ran out, so connections of the senders with the most were closed: raise the limit of open files, or \
          unfinished_bytes_max",
     ),
     (
         OVER_LIMIT,
         Fault::Sender,
-        "some addresses had as many connections as they may have: the log names them; raise connections_per_address_max if they are right",
+        "some addresses reached connections_per_address_max: the log names them; raise the limit if they are legitimate",
     ),
     (
         "over_rate",
         Fault::Sender,
-        "datagrams of addresses that sent more than messages_per_second_per_address_max, or batches that grow over a thousandfold: the \
-         log names them; raise the limit if they are right",
+        "some addresses sent more than messages_per_second_per_address_max, or batches that decompress to over a thousand times their \
+         size: the log names them; raise the limit if they are legitimate",
     ),
     (
         SLOWED,
         Fault::Sender,
-        "some addresses sent more than messages_per_second_per_address_max, compressed messages that grow over a thousandfold, or flooded \
-         connections of HTTP/2: the log names them; raise the limit if they are right",
+        "some addresses sent more than messages_per_second_per_address_max, sent messages that decompress to over a thousand times their \
+         size, or flooded HTTP/2 connections: the log names them; raise the limit if they are legitimate",
     ),
 ];
 
@@ -305,8 +305,8 @@ fn cause(what: &str) -> (Fault, &'static str) {
 /// What it means for messages, where that is not plain from the count.
 fn effect(what: &str) -> &'static str {
     match what {
-        "memory" => "what these senders sent before and after was taken",
-        EVICTED => "bbq and HTTP clients send again what was not acknowledged",
+        "memory" => "earlier and later messages of these senders were taken",
+        EVICTED => "bbq and HTTP clients send unacknowledged messages again",
         _ => "",
     }
 }
@@ -315,10 +315,10 @@ fn effect(what: &str) -> &'static str {
 fn counted(what: &str) -> Option<&'static str> {
     match what {
         EVICTED => Some("connections closed to make room for others"),
-        OVER_LIMIT => Some("connections closed, as their addresses had too many"),
-        SLOWED => Some("times that senders had to wait, as their addresses sent too much"),
-        LETTERS_DELETED => Some("dead letters deleted, as they took dead_letters_bytes"),
-        TRUNCATED => Some("times that another program cut the output file short"),
+        OVER_LIMIT => Some("connections closed because their addresses had too many"),
+        SLOWED => Some("waits of senders whose addresses sent too much"),
+        LETTERS_DELETED => Some("dead letters deleted because they reached dead_letters_bytes"),
+        TRUNCATED => Some("times that another program truncated the output file"),
         _ => None,
     }
 }

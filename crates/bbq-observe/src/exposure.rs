@@ -11,7 +11,9 @@ use crate::status::{Finding, Level};
 pub fn exposure(spec: &ListenSpec) -> Option<Finding> {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     let problem = match &spec.address {
-        Address::Udp(address) if is_open(address) => "anybody can send datagrams, and read them on the way",
+        Address::Udp(address) if is_open(address) => {
+            "anybody can send datagrams, and read them on the way; use tcp with TLS, or listen on loopback"
+        }
         Address::Tcp(address) if is_open(address) => {
             let asks =
                 spec.tokens.is_some() || spec.tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());

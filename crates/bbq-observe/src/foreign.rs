@@ -67,7 +67,7 @@ impl ForeignWatch {
                 command = holder.as_ref().map(|holder| holder.command.as_str()),
                 user = member.user,
                 inode = member.inode,
-                "another process listens at this address, too, and takes a share that never arrives here: stop it"
+                "another process also listens at this address, and takes senders that never reach this server: stop it"
             );
             self.known().insert(member.inode, holder);
         }

@@ -151,7 +151,7 @@ fn server(status: &Status, text: &mut Text) {
         ("bbq_notices", "Number of notices: what single senders do wrong.", status.notices.len()),
         (
             "bbq_warnings",
-            "Number of warnings: what is configured and dangerous, or may become a problem.",
+            "Number of warnings: dangerous settings, and what may become a problem.",
             status.warnings.len(),
         ),
     ];
@@ -187,13 +187,13 @@ fn workers(status: &Status, text: &mut Text) {
         });
     };
     of("bbq_worker_connections", "Open connections.", |worker| worker.connections as f64);
-    of("bbq_worker_sessions", "Sessions of bbq clients among them.", |worker| worker.sessions as f64);
+    of("bbq_worker_sessions", "Open sessions of bbq clients.", |worker| worker.sessions as f64);
     of(
         "bbq_worker_sessions_active",
-        "Sessions that sent something lately, and HTTP connections.",
+        "Sessions that sent something recently, and HTTP connections.",
         |worker| worker.sessions_active as f64,
     );
-    of("bbq_worker_heartbeat_seconds", "Since its thread last returned to its event loop.", |worker| {
+    of("bbq_worker_heartbeat_seconds", "Time since its thread last returned to its event loop.", |worker| {
         worker.heartbeat_ms as f64 / 1000.0
     });
 }
@@ -204,7 +204,9 @@ type ListenerCounter = (&'static str, &'static str, fn(&super::status::ListenerL
 const LISTENER_COUNTERS: [ListenerCounter; 8] = [
     ("bbq_listener_received_messages", "Messages received, dropped ones included.", |ledger| ledger.received),
     ("bbq_listener_cut_messages", "Messages stored without their end.", |ledger| ledger.cut),
-    ("bbq_listener_duplicate_messages", "Messages sent again and known already.", |ledger| ledger.duplicates),
+    ("bbq_listener_duplicate_messages", "Messages sent again that were stored before.", |ledger| {
+        ledger.duplicates
+    }),
     ("bbq_listener_skipped_messages", "Messages that clients dropped themselves.", |ledger| ledger.skipped),
     ("bbq_listener_refused", "Sessions and requests refused.", |ledger| ledger.refused),
     (
@@ -290,30 +292,37 @@ fn sockets(status: &Status, text: &mut Text) {
     of("bbq_socket_accepted", Kind::Counter, "Connections or datagrams taken; since the start.", |socket| {
         Some(socket.accepted)
     });
-    of("bbq_socket_queue", Kind::Gauge, "What waits: connections, or bytes of datagrams.", |socket| {
+    of("bbq_socket_queue", Kind::Gauge, "Connections, or bytes of datagrams, that wait.", |socket| {
         socket.queue
     });
-    of("bbq_socket_backlog", Kind::Gauge, "How much may wait.", |socket| socket.backlog);
+    of(
+        "bbq_socket_backlog",
+        Kind::Gauge,
+        "The most connections, or bytes of datagrams, that may wait.",
+        |socket| socket.backlog,
+    );
     of("bbq_socket_kernel_drops", Kind::Counter, "Dropped by the kernel; since the start.", |socket| {
         socket.drops
     });
     of(
         "bbq_socket_starved",
         Kind::Counter,
-        "Times that accepting paused for want of descriptors or memory.",
+        "Times that accepting paused because descriptors or memory ran out.",
         |socket| Some(socket.starved),
     );
-    of("bbq_socket_rescued", Kind::Counter, "Taken by other workers, as its own was stalled.", |socket| {
-        Some(socket.rescued)
-    });
+    of(
+        "bbq_socket_rescued",
+        Kind::Counter,
+        "Taken by other workers because its own worker was stalled.",
+        |socket| Some(socket.rescued),
+    );
     let delays = || all().filter_map(|(name, socket)| Some((name, socket, socket.accept_delay_ms.as_ref()?)));
     let seconds = |ms: u64| ms as f64 / 1000.0;
     let quantiles = delays().flat_map(|(name, socket, delay)| {
         [("0.5", delay.p50), ("0.99", delay.p99), ("1", delay.max)]
             .map(|(quantile, ms)| (name, socket, quantile, ms))
     });
-    let help =
-        "How long connections waited to be accepted, of samples; since the start. The ends of buckets.";
+    let help = "How long sampled connections waited to be accepted, rounded up to the end of a bucket; since the start.";
     text.each(
         ("bbq_socket_accept_delay_seconds", Kind::Summary, help),
         quantiles,
@@ -335,7 +344,7 @@ fn sinks(status: &Status, text: &mut Text) {
     of(
         "bbq_sink_lag_seconds",
         Kind::Gauge,
-        "Since the last message that it delivered was received; 0 if nothing is queued.",
+        "Time since the last delivered message was received; 0 if nothing is queued.",
         |sink| sink.lag_seconds,
     );
     of("bbq_sink_paused", Kind::Gauge, "1 if an operator has paused it.", |sink| {
@@ -348,13 +357,13 @@ fn sinks(status: &Status, text: &mut Text) {
     of(
         "bbq_sink_dead_letters_deleted_messages",
         Kind::Counter,
-        "Refused messages deleted from the dead letters, as these had no more room; since the last reload.",
+        "Refused messages deleted because the dead letters had no more room; since the last reload.",
         |sink| sink.letters_deleted as f64,
     );
     of(
         "bbq_sink_truncated",
         Kind::Counter,
-        "Times that another program cut the output file short; since the last reload.",
+        "Times that another program truncated the output file; since the last reload.",
         |sink| sink.truncations as f64,
     );
     let help = "Messages that are never delivered, by reason.";
@@ -365,13 +374,18 @@ fn sinks(status: &Status, text: &mut Text) {
 
 fn spool(status: &Status, text: &mut Text) {
     let spool = &status.spool;
-    let help = "On disk, space allocated ahead included.";
+    let help = "Bytes on disk, including space allocated ahead.";
     text.one("bbq_spool_bytes", Kind::Gauge, help, spool.bytes as f64);
-    text.one("bbq_spool_max_bytes", Kind::Gauge, "How much it may take.", spool.bytes_max as f64);
+    text.one(
+        "bbq_spool_max_bytes",
+        Kind::Gauge,
+        "The most bytes that it may take on disk.",
+        spool.bytes_max as f64,
+    );
     text.one("bbq_spool_segments", Kind::Gauge, "Files.", spool.segments as f64);
     let help = "Damaged pieces that were set aside.";
     text.one("bbq_spool_quarantined", Kind::Counter, help, spool.quarantined as f64);
-    let help = "Streams of senders that were forgotten, as the table of streams was full.";
+    let help = "Streams of senders that were forgotten because the table of streams was full.";
     text.one("bbq_streams_forgotten", Kind::Counter, help, spool.streams_forgotten as f64);
     let help = "Messages ever made durable in it.";
     text.each(("bbq_lane_messages", Kind::Counter, help), &spool.lanes, |lane| {

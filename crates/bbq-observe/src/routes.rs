@@ -245,8 +245,8 @@ fn refusal(shown: &Shown, headers: &HeaderMap) -> Option<Response> {
     if !is_from_elsewhere && is_own_name(host) {
         return None;
     }
-    let why = "this is shown only to who asks for the admin by its address or as localhost; with another name or from another site, set \
-               admin_token_file\n";
+    let why = "without admin_token_file, this is shown only at an address or localhost, and not to pages of other sites; for another name \
+               or site, set admin_token_file\n";
     Some((StatusCode::FORBIDDEN, why).into_response())
 }
 

@@ -67,7 +67,7 @@ impl Asked {
             let there = if names.is_empty() { "no sinks".to_owned() } else { names.join(", ") };
             return Err((
                 StatusCode::NOT_FOUND,
-                format!("no sink is called {:?}; there are: {there}", self.name),
+                format!("no sink has the name {:?}; there are: {there}", self.name),
             ));
         };
         match action {
@@ -97,12 +97,10 @@ impl Asked {
         store.set_paused(is_paused).map_err(|error| failed(error.to_string()))?;
         parts.sink_phases.pause_sink(index, is_paused);
         let (what, effect) = match is_paused {
-            true => {
-                ("paused", "messages wait for it in the spool, also after a restart, until bbq sink resume")
-            }
-            false => ("resumed", "it delivers what waits for it"),
+            true => ("paused", "messages wait in the spool, even after a restart, until bbq sink resume"),
+            false => ("resumed", "it delivers the messages that wait for it"),
         };
-        info!(sink = self.name, "{what}, as an operator told the sink");
+        info!(sink = self.name, "{what} by an operator");
         Ok(format!("{what} {}: {effect}", self.name))
     }
 
@@ -131,7 +129,7 @@ impl Asked {
         let deleted_before = ledger.letters_deleted();
         let (tell, told) = oneshot::channel();
         if parts.sink_phases.order(index, Order { task, tell }).is_err() {
-            let why = "the sink still does what another one has asked for, or has ended; try again";
+            let why = "the sink is busy with another request, or has ended; try again";
             return Err((StatusCode::SERVICE_UNAVAILABLE, why.to_owned()));
         }
         // A sink that waits for messages looks up.
@@ -147,8 +145,8 @@ impl Asked {
             Err(_) => {
                 let seconds = TASK_TIMEOUT.as_secs();
                 let why = format!(
-                    "it is not done within {seconds} s: the sink's output is not open or takes nothing, or there is much to do, and the \
-                     log will say how that ends"
+                    "not done within {seconds} s: the sink's output is not open or takes nothing, or there is much to do; the log will \
+                     say how it ends"
                 );
                 Err((StatusCode::SERVICE_UNAVAILABLE, why))
             }

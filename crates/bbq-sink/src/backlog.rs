@@ -24,20 +24,20 @@ static OPTIONS: [SpecOption; 4] = [
         key: "spool_bytes_max",
         values: Values::Size(64 * 1024..=1 << 50),
         default: "unlimited",
-        meaning: "how many bytes may wait in the spool for this sink; the oldest over that are dropped for this sink alone (`over_limit`)",
+        meaning: "how many bytes may wait in the spool for this sink; over that, the oldest messages are dropped for this sink only (`over_limit`)",
     },
     SpecOption {
         key: "spool_seconds_max",
         values: Values::Number(1..=366 * 86_400),
         default: "unlimited",
-        meaning: "how long a message may wait for this sink; older ones are dropped for this sink alone (`over_age`)",
+        meaning: "how long a message may wait for this sink; older messages are dropped for this sink only (`over_age`)",
     },
     SpecOption {
         key: "on_full",
         values: Values::Words(&["hold", "drop-oldest"]),
         default: "hold",
-        meaning: "what the sink does before its messages fill the spool: it keeps them, and the listeners wait for it; or it drops its oldest, \
-                  so that at most three quarters of the spool wait for it (`over_limit`)",
+        meaning: "what the sink does before its messages fill the spool: `hold` keeps them, and the listeners wait; `drop-oldest` drops \
+                  its oldest messages, so that at most three quarters of the spool wait for it (`over_limit`)",
     },
     SpecOption {
         key: "start",
@@ -46,8 +46,8 @@ static OPTIONS: [SpecOption; 4] = [
             pattern: "^(oldest|end|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ].*)$",
         },
         default: "oldest",
-        meaning: "where a new sink begins: with the oldest message of the spool, or with what comes from now on; or which messages it does not \
-                  get: those received before a time (`before-sink`)",
+        meaning: "where a new sink begins: at the oldest message in the spool, at the messages that come from now on, or at a time; it \
+                  does not get messages received earlier (`before-sink`)",
     },
 ];
 

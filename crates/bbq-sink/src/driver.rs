@@ -49,7 +49,7 @@ const HELD_PART_OF_SPOOL: u64 = 2;
 
 /// What the log says of a sink that cannot deliver.
 const FAILED: &str = "sink failed; retrying until it works, messages stay spooled";
-const FULL: &str = "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled";
+const FULL: &str = "the disk, or the quota of this user on it, is full; messages stay spooled, delivery resumes automatically when there is room";
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl SinkDriver {
         self.task = Task::RollBack;
         let messages = committed;
         if messages > 0 {
-            info!(sink = self.parts.name, messages, "skipped, as an operator told the sink");
+            info!(sink = self.parts.name, messages, "skipped by an operator");
         }
         match tried.map_err(io::Error::from) {
             Ok(()) => Ok(messages),
@@ -728,7 +728,10 @@ impl SinkDriver {
         (self.settling_fails, self.last_settled) = (false, self.now.monotonic);
         // One that is over its limits does so again and again while its destination is away.
         if !self.parts.backlog.gives_up() {
-            info!(sink = self.parts.name, "rolled back to the last commit; writing again what followed it");
+            info!(
+                sink = self.parts.name,
+                "rolled back to the last commit; writing the messages after it again"
+            );
         }
         Ok(())
     }

@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tells an operator that the destination has other messages than this spool.
-pub const CONFLICT: &str = "it has other messages at the places of this spool's, so this data directory is a copy of another bbq \
-    server's, or was set back to an older copy; nothing more is sent, and the messages stay in the spool; to have them sent, stop this \
-    server, and the other one if it runs with the same name of this sink, delete the file of this sink in DATA/cursors, and start it: it \
-    sends all that is in the spool, of which some may come twice";
+pub const CONFLICT: &str = "it has other messages at the positions of this spool, so this data directory is a copy of another bbq \
+    server's, or an older copy of it was restored. Nothing more is sent; the messages stay in the spool. To send them, stop this server, \
+    and the other one if its sink has the same name, delete the file of this sink in DATA/cursors, and start this server: it sends \
+    everything in the spool, and some messages may come twice";
 /// The same of a server that was overtaken while it ran.
-pub const TAKEN_OVER: &str = "does it use a copy of this data directory? give one of the two a progress of its own: stop it, delete \
-    the file of this sink in its DATA/cursors, and start it: it sends all that is in its spool, of which some may come twice; the other \
-    one goes on after a start";
+pub const TAKEN_OVER: &str = "it may use a copy of this data directory. Give one of the two servers a progress of its own: stop it, \
+    delete the file of this sink in its DATA/cursors, and start it: it sends everything in its spool, and some messages may come twice; \
+    the other server continues after a restart";
 
 /// The end of what a destination has of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::kind::{Kind, Target};
 pub static NULL: Kind = Kind {
     word: "null",
     argument: "",
-    summary: "counts messages and forgets them",
+    summary: "counts messages and discards them",
     options: &[],
     is_exclusive: false,
     parse: |_, _| Ok(Arc::new(NullTarget)),

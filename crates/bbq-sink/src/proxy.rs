@@ -36,7 +36,7 @@ pub const PROXY: SpecOption = SpecOption {
     key: "proxy",
     values: Values::Text { form: "http://HOST:PORT", pattern: "" },
     default: "https_proxy, http_proxy and no_proxy",
-    meaning: "the proxy on the way to the server; `off` also where the environment has the variables",
+    meaning: "the proxy on the way to the server; `off` uses none, even if the environment has the variables",
 };
 
 /// See the module.
@@ -60,8 +60,7 @@ impl Proxy {
         let taken = query.take(PROXY.key, |text| match text {
             "off" => Ok(Proxy::Off),
             text if has_user(text) => {
-                Err("a password would be seen here; set https_proxy=http://USER:PASSWORD@HOST:PORT in the \
-                 environment instead"
+                Err("a password would be visible here; set https_proxy=http://USER:PASSWORD@HOST:PORT in the environment instead"
                     .to_owned())
             }
             text => url(text).map(Proxy::At),
@@ -200,7 +199,7 @@ impl Service<Uri> for ProxyConnector {
             let at = proxy.uri().clone();
             if at.scheme_str() != Some("http") {
                 return Err(io::Error::other(format!(
-                    "{shown} is not one of http://, the only kind that bbq uses; proxy=off goes without it"
+                    "{shown} is not an http:// proxy, the only kind that bbq supports; proxy=off connects without it"
                 )));
             }
             let failed =
@@ -212,7 +211,7 @@ impl Service<Uri> for ProxyConnector {
                 }
                 let made = tokio::time::timeout(TUNNEL_TIMEOUT, tunnel.call(with_port(server))).await;
                 let seconds = TUNNEL_TIMEOUT.as_secs();
-                let late = |_| io::Error::other(format!("{shown} did not make a tunnel within {seconds} s"));
+                let late = |_| io::Error::other(format!("{shown} did not open a tunnel within {seconds} s"));
                 made.map_err(late)?.map_err(|error| failed(&error))?
             } else {
                 tcp.call(at.clone()).await.map_err(|error| failed(&error))?

@@ -72,7 +72,7 @@ impl Resender {
     pub(crate) fn check_free(&self, name: &str) -> Result<(), String> {
         // Their place is kept under the present name.
         if self.directories(&self.spec.name)[1].exists() {
-            return Err("first send the rest of its dead letters: bbq sink resend".to_owned());
+            return Err("first send its remaining dead letters: bbq sink resend".to_owned());
         }
         self.directories(name).iter().find(|directory| directory.exists()).map_or(Ok(()), |directory| {
             Err(format!(

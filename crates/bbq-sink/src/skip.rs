@@ -11,7 +11,7 @@ use super::orders::Skip;
 use super::rejected::{Collector, Rejected};
 
 /// The text that dead letters have instead of a destination's.
-const WHY: &str = "skipped, as an operator told the sink";
+const WHY: &str = "skipped by an operator";
 
 /// What is passed.
 pub(crate) struct Plan {

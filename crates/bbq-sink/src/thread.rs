@@ -216,7 +216,7 @@ impl SinkThread {
             if self.lifecycle.is_draining() && self.has_held && self.lifecycle.is_paused() {
                 info!(
                     sink = self.driver.name(),
-                    "sink is paused: what waits for it stays for the next start"
+                    "sink is paused: its messages stay spooled for the next start"
                 );
                 return Ok(());
             }
@@ -305,7 +305,7 @@ impl SinkThread {
             self.resender.check_free(name)?;
             self.driver.rename(name).map_err(|error| error.to_string())?;
             let sink = self.resender.rename(name);
-            info!(sink, name, "sink is renamed; the configuration should have the new name, too");
+            info!(sink, name, "sink is renamed; write the new name in the configuration");
             // It leads nowhere after a rename back.
             earlier.push(sink);
         }

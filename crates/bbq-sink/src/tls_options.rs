@@ -54,8 +54,8 @@ pub fn take_paths(shown: &str, query: &mut Query<'_>) -> Result<ClientTls, Confi
     let certificate = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
-        (Some(_), None) => return Err(wrong("tls_cert needs its key; write tls_key=PATH, too")),
-        (None, Some(_)) => return Err(wrong("tls_key needs its certificate; write tls_cert=PATH, too")),
+        (Some(_), None) => return Err(wrong("tls_cert needs its key; also write tls_key=PATH")),
+        (None, Some(_)) => return Err(wrong("tls_key needs its certificate; also write tls_cert=PATH")),
     };
     Ok(ClientTls { ca, certificate })
 }

@@ -28,7 +28,7 @@ pub static NAME_OPTION: SpecOption = SpecOption {
         pattern: "^[^\\u0000-\\u001f\\u007f]{1,200}$",
     },
     default: "the SPEC without its options",
-    meaning: "what it is called in the spool, the status and the log; another name is another listener or sink",
+    meaning: "its name in the spool, the status and the log; with another name it is a new listener or sink",
 };
 /// 256 names of this length fit the header of the smallest segment. The spool shortens only names over 512 bytes.
 const NAME_BYTES_MAX: usize = 200;

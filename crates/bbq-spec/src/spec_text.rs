@@ -108,7 +108,7 @@ impl SpecText {
 pub(crate) fn question_mark_hint(spec: &str) -> &'static str {
     match spec.starts_with("exec:") {
         true => {
-            ". The first `?` ends the command: what has a `?` of its own belongs into a [[sink]] table, as arguments = \"...\""
+            ". The first `?` ends the command: write arguments with a `?` in a [[sink]] table, as arguments = \"...\""
         }
         false => "",
     }

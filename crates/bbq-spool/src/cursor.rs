@@ -180,7 +180,7 @@ impl CursorStore {
         if cursor.is_none() {
             let beside = self.path.with_extension("damaged");
             error!(path = %self.path.display(), moved_to = %beside.display(), sink = self.sink,
-                "the cursor is damaged: the sink begins again at the oldest message kept");
+                "the cursor is damaged: the sink begins again at the oldest stored message, so messages may be delivered twice");
             self.storage.rename_durably(&self.path, &beside).map_err(SpoolError::io("rename", &self.path))?;
         }
         Ok(cursor)

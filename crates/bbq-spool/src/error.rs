@@ -50,6 +50,6 @@ pub enum LaneError {
     #[error("the lane's buffer is full")]
     Full,
     /// A write or sync failed. The lane acknowledges nothing more; a restart reads what the disk really has.
-    #[error("the lane failed and takes nothing until the server is started again: {0}")]
+    #[error("the lane failed and accepts nothing until the server is restarted: {0}")]
     Failed(String),
 }

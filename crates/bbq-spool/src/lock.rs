@@ -136,7 +136,7 @@ fn open_created(directory: &Path) -> Result<(File, PathBuf), SpoolError> {
 fn not_followed(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return io::Error::other(
-            "it is a symbolic link, which is not followed; look who made it, and remove it",
+            "it is a symbolic link, which is not followed; find out who created it, and remove it",
         );
     }
     error

@@ -181,7 +181,7 @@ impl Spool {
         });
         let Some(gone) = gone else { return Ok(()) };
         let why = format!(
-            "{} does not lead any more to what the server has opened and writes to: it, or a file in it, was deleted or moved, or \
+            "{} is no longer what the server opened and writes to: it, or a file in it, was deleted or moved, or \
              another file system was mounted over it. Nothing more is acknowledged. Messages that were acknowledged within the last \
              second before this was noticed may be lost. Put it back, or set data to the place where it is now, and restart the server",
             gone.display()

@@ -440,7 +440,7 @@ impl Writer {
             if !self.free_spare() {
                 let [used, capacity, most] = [usage.bytes(), capacity, usage.bytes_max()].map(ShownBytes);
                 return Err(PutError::NoRoom(NoRoom::in_spool(format!(
-                    "the spool has {used} and needs {capacity} more, over its limit of {most} (spool.bytes_max); a sink that delivers makes room; or raise the limit and restart"
+                    "the spool has {used} and needs {capacity} more, over its limit of {most} (spool.bytes_max); sinks make room when they deliver; or raise the limit and restart"
                 ))));
             }
         }
@@ -495,7 +495,10 @@ impl Writer {
     fn wait_for_space(&mut self, no_room: NoRoom) -> Result<(), Stop> {
         let why = no_room.why.clone();
         if self.core.condition() != LaneCondition::WaitingForSpace {
-            warn!(lane = self.core.index, why, "no room to write; senders are held back until there is room");
+            warn!(
+                lane = self.core.index,
+                why, "no room to write; until there is room, senders wait or messages are dropped (on_full)"
+            );
         }
         // The reason may have changed.
         self.core.wait_for_space(no_room);

@@ -235,7 +235,7 @@ impl Shared {
                 && let Err(error) = self.checkpoint()
                 && let Some(repeats) = self.requests.locked().failures.report()
             {
-                warn!(%error, repeats, "cannot write the checkpoint of streams, which was deleted, again");
+                warn!(%error, repeats, "cannot write the deleted checkpoint of streams again");
             }
             if is_only_watch {
                 // What was to be tried again still is.

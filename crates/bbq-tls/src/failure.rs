@@ -116,17 +116,17 @@ impl Failure {
                 "its certificate is for another name: {why}; write the right host into the address, or set tls_server_name"
             ),
             E::Expired | E::ExpiredContext { .. } => {
-                format!("its certificate has expired: {why}; renew it, or set this machine's clock")
+                format!("its certificate has expired: {why}; renew it, or correct this machine's clock")
             }
             E::NotValidYet | E::NotValidYetContext { .. } => {
-                format!("its certificate is not valid yet: {why}; set this machine's clock, or the server's")
+                format!("its certificate is not valid yet: {why}; correct this machine's clock, or the server's")
             }
             E::Other(_) if why.to_string().contains("CaUsedAsEndEntity") => {
-                "its certificate is that of a CA; give the server one that a CA has issued, or one with \
+                "its certificate is that of a CA; give the server a certificate that a CA has issued, or one with \
                  basicConstraints=CA:FALSE"
                     .to_owned()
             }
-            why => format!("its certificate is refused: {why}; give the server another"),
+            why => format!("its certificate is refused: {why}; give the server another certificate"),
         }
     }
 

@@ -45,13 +45,13 @@ impl Tls {
             (Some(certificates), Some(keys)) => (certificates, keys),
             (Some(_), None) => {
                 return wrong(
-                    "tls_cert needs the key of the certificate; write tls_key=PATH, too, and in a shell the whole SPEC in \
-                     quotes, as the shell cuts it off at &",
+                    "tls_cert needs the key of the certificate; also write tls_key=PATH, and quote the whole SPEC in a shell, which cuts \
+                     it off at &",
                 );
             }
-            (None, Some(_)) => return wrong("tls_key needs its certificate; write tls_cert=PATH, too"),
+            (None, Some(_)) => return wrong("tls_key needs its certificate; also write tls_cert=PATH"),
             (None, None) if client_ca.is_some() => {
-                return wrong("tls_client_ca needs TLS; write tls_cert=PATH and tls_key=PATH, too");
+                return wrong("tls_client_ca needs TLS; also write tls_cert=PATH and tls_key=PATH");
             }
             (None, None) => return Ok(None),
         };

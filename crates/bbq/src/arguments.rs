@@ -24,26 +24,26 @@ Run a server:
   serve         Run the server
   check         Check a configuration, and show what the server would open
   config        Explain keys, print a default configuration or its JSON Schema
-  reload        Let a running server read its configuration again
+  reload        Make a running server read its configuration again
 
 Send and read:
   send          Send the lines of files or standard input
-  tail          Show messages while they come
+  tail          Show messages as they arrive
 
-See what a server does, and steer it:
+Watch and control a server:
   status        Show the counts and problems of a server
   top           Show them in the terminal, once a second
   sink          List, pause or rename sinks, skip messages, resend dead letters
 
-Look after it:
+Maintain a server:
   spool         Check or repair a data directory, or print its messages
   bench         Measure bbq on this machine
-  listen-setup  Let servers without privilege steer by load through the kernel
+  listen-setup  Let unprivileged servers use steering=load in the kernel
 
 Help:
   man           Show a man page
   completions   Print a script that completes commands and options in a shell
-  help          Print this, or the help of a command
+  help          Print this help, or the help of a command
 
 Options:
 {options}
@@ -77,56 +77,57 @@ fn version() -> String {
 pub(crate) enum Command {
     /// Ask four questions, and write a configuration with comments
     ///
-    /// Asks who sends, who may, where messages go, and how much of the disk they may take. An answer is checked at once; an empty one takes
-    /// the default. What is not asked has a comment, and `bbq config default` shows every key.
+    /// Asks who sends, who may send, where messages go, and how much of the disk they may take. Each answer is checked immediately; an empty
+    /// answer takes the default. `bbq config default` shows every key.
     Init(InitArguments),
     /// Run the server
     ///
     /// Without options the server listens on loopback: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, http on tcp
-    /// 7780, admin on tcp 7790. Data are in ./bbq-data, delivered messages in bbq-data/out/messages.log. SIGTERM and SIGINT store what
-    /// was received, and stop the server; SIGHUP reloads the configuration; SIGUSR2 replaces the process by a new one, which keeps the
-    /// sockets.
+    /// 7780, admin on tcp 7790. Data are in ./bbq-data, delivered messages in bbq-data/out/messages.log. SIGTERM and SIGINT store the
+    /// received messages, and stop the server. SIGHUP reloads the configuration. SIGUSR2 replaces the process with a new one, which keeps
+    /// the sockets.
     Serve(ServeArguments),
     /// Send the lines of files or standard input, and wait until all are acknowledged
     ///
-    /// Each line is a message, without its LF or CR LF. A server that does not answer is tried again until it does; no message is
-    /// stored twice. SIGINT and SIGTERM end the command within two seconds; it then says how many messages are not acknowledged, and
-    /// the exit code is 130 or 143.
+    /// Each line is a message, without its LF or CR LF. The command tries again until a server answers; no message is stored twice.
+    /// SIGINT and SIGTERM end the command within two seconds; it then says how many messages are not acknowledged, and the exit code
+    /// is 130 or 143.
     Send(SendArguments),
     /// Show what a server is doing
     ///
     /// Shows received and delivered messages, and all problems of the server.
     Status(StatusArguments),
-    /// Make a server read its configuration again
+    /// Make a running server read its configuration again
     ///
-    /// Does what SIGHUP does, and says how it ended: the exit code is 0 if it is done, and 1 if the server refuses the configuration or does
-    /// not answer; then the server goes on as before. A configuration that would close every listener, remove every sink or set everything
-    /// back to the defaults, or a file that is cut off, is refused until it is asked for again: by --anyway, or by a second SIGHUP within 10 s.
+    /// Does what SIGHUP does, and prints the result. The exit code is 0 if the reload is done, and 1 if the server refuses the
+    /// configuration or does not answer. After a refusal the server continues as before. The server refuses a configuration that would
+    /// close every listener, remove every sink or set everything back to the defaults, and a file that is cut off. To apply it
+    /// nevertheless, use --anyway, or send a second SIGHUP within 10 s.
     Reload(ReloadArguments),
     /// List the sinks of a server, pause, resume or rename one, let it skip messages, or send its dead letters again
     ///
-    /// A sink that is paused delivers nothing, also after a restart, until it is resumed; messages wait for it in the spool. A message that
-    /// is skipped is kept with the dead letters, and counted as dropped (skipped). The exit code is 1 if the server refuses.
+    /// A paused sink delivers nothing until it is resumed, even after a restart; its messages wait in the spool. A skipped message is kept
+    /// with the dead letters, and counted as dropped (skipped). The exit code is 1 if the server refuses.
     Sink(SinkArguments),
     /// Show what a server is doing in the terminal, once a second
     ///
     /// Shows what the page of the admin shows: problems and what to do about them, the ledger, rates, listeners with their sockets, workers
-    /// and sinks. A server that goes away is waited for.
+    /// and sinks. If the server goes away, the command waits for it.
     Top(TopArguments),
-    /// Show messages while they come
+    /// Show messages as they arrive
     ///
-    /// Shows what is on the server's disk, a line for each message, until it is ended by SIGINT. If more comes than somebody could read, the
-    /// server shows a sample, and says how many messages it skipped: it never waits for this command. Sinks get every message.
+    /// Shows messages that are on the server's disk, a line for each, until SIGINT ends the command. If too many arrive to be read, the
+    /// server shows a sample, and says how many messages it skipped. It never waits for this command. Sinks get every message.
     Tail(TailArguments),
     /// Check a configuration file, and show what the server would open
     Check(CheckArguments),
     /// Check a configuration file, explain its keys, or print a default one or the JSON Schema
     Config(ConfigArguments),
-    /// Let servers without privilege steer by load through the kernel; as root, after each start of the system
+    /// Let unprivileged servers use steering=load in the kernel; run it as root, after each start of the system
     ///
-    /// Loads programs into the kernel (eBPF) that choose a worker for a connection, and pins them in a directory. A server takes one for
-    /// each listener with `steering=load`, while it may read and write it. Without this, such a listener replaces a program up to 100
-    /// times a second. What is pinned already stays, also while servers use it.
+    /// Loads programs into the kernel (eBPF) that choose a worker for a connection, and pins them in a directory. A server uses one
+    /// program for each listener with `steering=load`, if it may read and write the program. Without this, such a listener replaces a
+    /// program up to 100 times per second. Programs that are already pinned stay, even while servers use them.
     ListenSetup(ListenSetupArguments),
     /// Check or repair a data directory, or print its messages, while no server uses it
     Spool(SpoolArguments),
@@ -156,7 +157,7 @@ Examples:
   bbq init && bbq serve --config bbq.toml
   bbq init --yes /etc/bbq/bbq.toml")]
 pub(crate) struct InitArguments {
-    /// The file to write, which must not be there yet
+    /// The file to write; it must not exist
     #[arg(value_name = "FILE", default_value = "bbq.toml")]
     pub(crate) file: PathBuf,
     /// Ask nothing, and take the defaults
@@ -167,8 +168,8 @@ pub(crate) struct InitArguments {
 #[derive(Args)]
 #[command(after_help = spec_help::short(), after_long_help = spec_help::long())]
 pub(crate) struct ServeArguments {
-    /// Configuration file in TOML [env: BBQ_CONFIG]; its keys have the names of these options, which override them. Each key has an
-    /// environment variable, too, which overrides the file: spool.bytes_max has BBQ_SPOOL_BYTES_MAX
+    /// Configuration file in TOML [env: BBQ_CONFIG]; its keys have the names of these options, which override them. Each key also has
+    /// an environment variable, which overrides the file: spool.bytes_max has BBQ_SPOOL_BYTES_MAX
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -183,7 +184,7 @@ Examples:
   bbq send --to bbq://logs.example:7700 --ack received big.log
   bbq send --to bbq+tls://logs.example:7701 --tls-ca ca.pem access.log")]
 pub(crate) struct SendArguments {
-    /// A server, bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH; may be repeated, then the first that answers
+    /// A server: bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH. May be repeated; then messages go to the first that answers
     #[arg(long = "to", value_name = "ADDR", default_value = "bbq://127.0.0.1:7700")]
     pub(crate) servers: Vec<ServerAddress>,
     /// When a message counts as sent
@@ -195,7 +196,7 @@ pub(crate) struct SendArguments {
     /// Keep messages in this directory until they are acknowledged; those of an earlier call are sent first
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
-    /// Give up when messages wait and none was acknowledged for so long; the exit code is 1. Without it, wait for ever
+    /// Give up if messages wait and none is acknowledged for this long; the exit code is 1. Without it, wait forever
     #[arg(long, value_name = "SECONDS", value_parser = patience)]
     pub(crate) timeout: Option<Duration>,
     /// Compress batches with LZ4
@@ -217,13 +218,13 @@ pub(crate) struct SendArguments {
 /// Options for servers at bbq+tls:// addresses.
 #[derive(Args)]
 pub(crate) struct TlsArguments {
-    /// PEM file with the CAs that issue the servers' certificates; the system's if not set
+    /// PEM file with the certificates of the CAs that issue the servers' certificates; the system's CAs if not set
     #[arg(long = "tls-ca", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// PEM file with the certificate that is shown to servers that ask for one
+    /// PEM file with the client certificate, for servers that ask for one
     #[arg(long = "tls-cert", value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
-    /// PEM file with the key of --tls-cert, not encrypted
+    /// PEM file with the private key of --tls-cert, not encrypted
     #[arg(long = "tls-key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// The name in the servers' certificates, if it is not the host of the address
@@ -235,7 +236,7 @@ pub(crate) struct TlsArguments {
 pub(crate) enum Ack {
     /// The message is on the server's disk
     Durable,
-    /// The message is on the disks of the server and of those that it passes messages on to
+    /// The message is on the disks of the server and of the servers that it passes messages on to
     Replicated,
     /// The message is in the server's memory
     Received,
@@ -274,7 +275,7 @@ pub(crate) struct StatusArguments {
     /// Wait until the server is ready; exit with 1 if it is not ready in time
     #[arg(long, value_name = "SECONDS")]
     pub(crate) wait: Option<f64>,
-    /// Print a line with rates once a second, or at this interval, until a signal ends it; with --json each status on a line
+    /// Print a line with rates every second, or at this interval, until a signal ends the command; with --json, print each status on a line
     #[arg(
         long,
         value_name = "SECONDS",
@@ -293,7 +294,7 @@ Examples:
 pub(crate) struct ReloadArguments {
     #[command(flatten)]
     pub(crate) server: AdminArguments,
-    /// Also if that closes every listener, removes every sink or sets everything back to the defaults
+    /// Reload even if that closes every listener, removes every sink or sets everything back to the defaults
     #[arg(long)]
     pub(crate) anyway: bool,
 }
@@ -315,24 +316,24 @@ pub(crate) struct SinkArguments {
 pub(crate) enum SinkCommand {
     /// Show each sink: its name, whether it delivers, and its counts
     List(AdminArguments),
-    /// Let a sink deliver nothing until it is resumed; messages wait for it in the spool
+    /// Stop the delivery of a sink until it is resumed; its messages wait in the spool
     Pause(SinkName),
-    /// Let a paused sink go on
+    /// Resume the delivery of a paused sink
     Resume(SinkName),
-    /// Pass the message that is next, or all that were received before a time, without delivering them
+    /// Skip the next message, or all messages received before a time, without delivering them
     ///
-    /// They become dead letters of the sink, which `bbq spool cat` prints. With several workers, the next message is the oldest of those that
+    /// They become dead letters of the sink; `bbq spool cat` prints them. With several workers, the next message is the oldest of those that
     /// are first in their lanes. A sink kafka: or nats: that delivers exactly once cannot skip, unless it has keep_seconds=0.
     Skip(SkipArguments),
-    /// Give the dead letters of a sink to its destination again, as they were received
+    /// Send the dead letters of a sink to its destination again, as they were received
     ///
-    /// No other sink gets them. Those that the destination refuses again become dead letters again. If the destination fails, the rest is left
-    /// for the next time, and the exit code is 1. Messages that wait for the sink wait until this is done. For sinks http: and otlp.
+    /// No other sink gets them. Messages that the destination refuses again become dead letters again. If the destination fails, the rest is
+    /// left for the next resend, and the exit code is 1. Other messages of the sink wait until this is done. Works for sinks http: and otlp.
     Resend(SinkName),
-    /// Give a sink another name: its place in the spool, its counts and its dead letters go with it
+    /// Give a sink another name; it keeps its place in the spool, its counts and its dead letters
     ///
-    /// Without this, a sink whose name= changes in the configuration is a new one, which gets again what is in the spool. Rename it, then write the
-    /// new name in the configuration, then bbq reload. Until then it is shown with the old one.
+    /// Without this, a sink whose name= changes in the configuration is a new sink, and gets everything in the spool again. Rename the sink,
+    /// write the new name in the configuration, and run bbq reload. Until then the sink is shown with its old name.
     Rename(RenameArguments),
 }
 
@@ -358,7 +359,7 @@ pub(crate) struct RenameArguments {
 pub(crate) struct SkipArguments {
     #[command(flatten)]
     pub(crate) sink: SinkName,
-    /// All that were received before this time: now, how long ago (90s, 10m, 2h, 1d), or 2026-01-31T23:59:59Z
+    /// All messages received before this time: now, how long ago (90s, 10m, 2h, 1d), or 2026-01-31T23:59:59Z
     #[arg(long, value_name = "TIME")]
     pub(crate) before: Option<String>,
 }
@@ -371,29 +372,29 @@ Examples:
   bbq tail --json --from beginning | jq .message
 Control characters of messages are shown escaped. The exit code is 130 after SIGINT.")]
 pub(crate) struct TailArguments {
-    /// Only of this listener: its name, or its SPEC without options
+    /// Only messages of this listener: its name, or its SPEC without options
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
-    /// Only of this sender: ADDRESS, ADDRESS:PORT, pid:N or uid:N
+    /// Only messages of this sender: ADDRESS, ADDRESS:PORT, pid:N or uid:N
     #[arg(long, value_name = "PEER")]
     pub(crate) peer: Option<String>,
-    /// Only of this stream: 32 hexadecimal digits
+    /// Only messages of this stream: 32 hexadecimal digits
     #[arg(long, value_name = "ID")]
     pub(crate) stream: Option<String>,
-    /// Only of this facility of syslog, such as auth or local0
+    /// Only messages of this syslog facility, such as auth or local0
     #[arg(long, value_name = "NAME", value_parser = Suggested::new(FACILITIES), hide_possible_values = true)]
     pub(crate) facility: Option<String>,
-    /// Only of this severity or worse, or of a range: err, err..warning. Of syslog and OpenTelemetry
+    /// Only syslog and OpenTelemetry messages of this severity or worse, or of a range: err, err..warning
     #[arg(long, short = 'p', value_name = "NAME", value_parser = Suggested::new(SEVERITIES.map(|names| names[0])),
           hide_possible_values = true)]
     pub(crate) severity: Option<String>,
-    /// Only with this text in it; the first 16 KiB of a message are searched
+    /// Only messages with this text; the first 16 KiB of a message are searched
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Only what matches this regular expression; the first 16 KiB of a message are searched
+    /// Only messages that match this regular expression; the first 16 KiB of a message are searched
     #[arg(long, short = 'g', value_name = "REGEX")]
     pub(crate) grep: Option<String>,
-    /// Where to begin: now, beginning (the oldest message in the spool), or how long ago it was received: 90s, 10m, 2h, 1d
+    /// Where to begin: now, beginning (the oldest message in the spool), or how long ago: 90s, 10m, 2h, 1d
     #[arg(long, value_name = "WHEN", default_value = "now", value_parser = Suggested::new(["now", "beginning", "10m"]),
           hide_possible_values = true)]
     pub(crate) from: String,
@@ -455,7 +456,7 @@ fn admin_address(text: &str) -> Result<SocketAddr, String> {
     let example = bbq_server::config::ADMIN_DEFAULT;
     if text == "off" {
         return Err(format!(
-            "the admin of this server is off; to ask it, start it with an address such as {example}"
+            "the admin of this server is off; start the server with an address such as {example}"
         ));
     }
     let place = text.strip_prefix("http://").map_or(text, |rest| rest.split('/').next().unwrap_or(rest));
@@ -518,7 +519,7 @@ fn explained() -> Vec<String> {
 pub(crate) enum ConfigCommand {
     /// Check a configuration file, and show what it would open, as `bbq check`
     Check(CheckArguments),
-    /// Explain a key: what it does, what is allowed, what it is and who says so
+    /// Explain a key: what it does, what values are allowed, its value, and what sets it
     ///
     /// Takes the options of `bbq serve`, and shows the values that the server would use with them.
     Explain(ExplainArguments),
@@ -544,10 +545,10 @@ pub(crate) struct ListenSetupArguments {
     /// Number of programs: twice the number of listeners with `steering=load`, as an upgrade needs both at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) programs: usize,
-    /// Where to pin them, and `steering_pins` of the server; a file system of type bpf is mounted there
+    /// Where to pin the programs: the directory in `steering_pins` of the server. A file system of type bpf is mounted there
     #[arg(long, value_name = "DIR", default_value = bbq_listen::STEERING_PINS_DEFAULT)]
     pub(crate) pins: PathBuf,
-    /// Remove what is pinned; servers keep what they use until they end
+    /// Remove the pinned programs; servers keep those that they use until they end
     #[arg(long, conflicts_with_all = ["user", "group", "programs"])]
     pub(crate) remove: bool,
 }
@@ -571,7 +572,7 @@ Examples:
   bbq man sink rename
   bbq man serve > bbq-serve.1")]
 pub(crate) struct ManArguments {
-    /// The command; into a file or a pipe goes the source of the page
+    /// The command. A file or a pipe gets the source of the page
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
@@ -593,13 +594,13 @@ pub(crate) struct SpoolArguments {
 pub(crate) enum SpoolCommand {
     /// Read everything, and report the content and any damage; changes nothing
     ///
-    /// No server may use the directory, and none can start on it while this runs. A server starts with any damage: it skips damaged
+    /// No server may use the directory, and no server can start on it while this runs. A server starts despite damage: it skips damaged
     /// data, counts the lost messages and sets the data aside.
     Check(SpoolCheckArguments),
     /// Print the messages in the spool, delivered or not
     ///
-    /// Messages are printed lane by lane, within a lane in the order of receipt. Messages that every sink has taken may be deleted
-    /// already. Damage is reported on standard error and skipped; the exit code is then 1.
+    /// Messages are printed lane by lane, and within a lane in the order of receipt. Messages that every sink has taken may already be
+    /// deleted. Damage is reported on standard error and skipped; the exit code is then 1.
     Cat(SpoolCatArguments),
     /// Move damaged data into DIR/quarantine; deletes nothing
     ///

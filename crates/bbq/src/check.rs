@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     }
     let obstacles = obstacles(&config);
     if !obstacles.is_empty() {
-        writeln!(out, "But on this machine, now, a server of this user would meet:")?;
+        writeln!(out, "But a server that this user starts now would have these problems on this machine:")?;
     }
     for obstacle in obstacles {
         writeln!(out, "  {obstacle}")?;

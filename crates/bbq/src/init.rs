@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Outcome> {
     let path = &arguments.file;
     if path.exists() {
         return Err(misuse(anyhow!(
-            "{} is there already; give another FILE, or remove it first",
+            "{} already exists; give another FILE, or remove it first",
             path.display()
         )));
     }
@@ -65,7 +65,7 @@ fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> a
         out.flush()?;
         let mut line = String::new();
         if input.read_line(&mut line)? == 0 && is_terminal {
-            return Err(misuse(anyhow!("nothing is written, as the questions were not answered")));
+            return Err(misuse(anyhow!("nothing is written, because the questions were not answered")));
         }
         if !is_terminal {
             writeln!(out)?;
@@ -79,12 +79,12 @@ fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> a
     };
     let words = LISTENERS.map(|(word, _)| word);
     let question = Question {
-        text: "Who sends? syslog, lines (text by TCP), http (also OpenTelemetry), bbq (its libraries, bbq send); several with commas",
+        text: "Who sends? syslog, lines (text over TCP), http (also OpenTelemetry), bbq (its libraries, bbq send); several with commas",
         default: "syslog,lines,http,bbq",
     };
     let senders = ask(&question, &|answer| senders(answer).map(drop))?;
     let question = Question {
-        text: "Who may? local: programs on this machine; all: everybody who reaches it",
+        text: "Who may send? local: programs on this machine; all: everybody who can reach it",
         default: "local",
     };
     let reach = ask(&question, &|answer| match answer {
@@ -92,13 +92,13 @@ fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> a
         _ => Err("answer local or all".to_owned()),
     })?;
     let question = Question {
-        text: "Where to? file:PATH, http://HOST/PATH, nats:..., kafka:..., s3:..., bbq://HOST (bbq serve --help lists all)",
+        text: "Where do messages go? file:PATH, http://HOST/PATH, nats:..., kafka:..., s3:..., bbq://HOST (bbq serve --help lists all)",
         default: "file:bbq-data/out/messages.log",
     };
     let sink = ask(&question, &|answer| KINDS.parse(answer).map(drop).map_err(|why| why.to_string()))?;
     let (values, default) = spool_key();
     let question = Question {
-        text: "How much of the disk may messages take that wait to be delivered?",
+        text: "How much disk space may messages take while they wait for delivery?",
         default: &default,
     };
     let spool = ask(&question, &|answer| values.number(answer).map(drop))?;
@@ -133,8 +133,8 @@ impl Answers {
 
     fn file(&self) -> String {
         let mut text = String::from(
-            "# Configuration of `bbq serve`, written by `bbq init`. `bbq config default` shows every key, `bbq config explain KEY` one of them.\n\
-             # After a change: `bbq check FILE`, and `bbq reload` lets a running server take it.\n\n\
+            "# Configuration of `bbq serve`, written by `bbq init`. `bbq config default` shows every key, `bbq config explain KEY` explains one.\n\
+             # After a change: `bbq check FILE`, and `bbq reload` to apply it to a running server.\n\n\
              # What to listen on.\n",
         );
         if self.host != "127.0.0.1" {
@@ -153,12 +153,12 @@ impl Answers {
             "]\n\n\
              # Where to deliver messages. Each sink gets all of them, at its own pace.\n\
              sink = [{sink}]\n\n\
-             # What is acknowledged is here until every sink has it.\n\
+             # Acknowledged messages stay here until every sink has them.\n\
              data = \"bbq-data\"\n\n\
              # The page, `bbq status`, `bbq top` and /metrics. Other machines need a token: admin_token_file.\n\
              admin = \"127.0.0.1:7790\"\n\n\
              [spool]\n\
-             # At this limit senders are held back, until a sink has taken something.\n\
+             # At this limit senders wait until the sinks have taken messages.\n\
              bytes_max = {spool}\n"
         );
         text

@@ -39,7 +39,7 @@ pub(crate) fn show(arguments: &ManArguments) -> anyhow::Result<Outcome> {
             let known: Vec<&str> = known().collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(misuse(anyhow::anyhow!(
-                "{word:?} is no command of {}; there are: {known}",
+                "{word:?} is not a command of {}; there are: {known}",
                 command.get_name()
             )));
         };

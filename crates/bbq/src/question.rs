@@ -75,7 +75,7 @@ pub(crate) async fn ask_to_change(
         StatusCode::OK => Ok(Ok(text)),
         // An older server does not know the path, and says nothing.
         StatusCode::NOT_FOUND if text.is_empty() => {
-            bail!("{} does not know POST {path}: its version is older; {otherwise}", named(admin))
+            bail!("{} does not support POST {path}, because its version is older; {otherwise}", named(admin))
         }
         StatusCode::NOT_FOUND
         | StatusCode::BAD_REQUEST

@@ -219,7 +219,7 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, no_room: &No
             // No server takes such a line, and the buffer would grow without bound.
             anyhow::ensure!(
                 filled <= MESSAGE_BYTES_MAX,
-                "line {} has over {MESSAGE_BYTES_MAX} bytes, more than any server takes; is it text?",
+                "line {} has over {MESSAGE_BYTES_MAX} bytes, more than any server takes; check that the file is text",
                 line + 1
             );
             buffer.resize(2 * filled, 0);

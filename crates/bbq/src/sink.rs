@@ -63,7 +63,7 @@ fn change(sink: &SinkName, action: &str, more: Option<(&str, &str)>) -> anyhow::
         query.append_pair(key, value);
     }
     let path = format!("/sinks/{action}?{}", query.finish());
-    let otherwise = "it cannot be told that while it runs";
+    let otherwise = "upgrade that server first";
     match runtime.block_on(ask_to_change(server.admin, token.as_ref(), &path, otherwise))? {
         Ok(done) => {
             writeln!(io::stdout(), "{}", safe(&done, false))?;

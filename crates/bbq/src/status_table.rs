@@ -147,7 +147,7 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         dropped(&sink.dropped)
     )?;
     if sink.paused {
-        writeln!(out, "           paused: bbq sink resume lets it go on")?;
+        writeln!(out, "           paused: bbq sink resume resumes delivery")?;
     }
     if let Some(problem) = sink.problem() {
         writeln!(out, "           problem: {}", safe(problem, false))?;

@@ -37,9 +37,9 @@ fn why_no_token(text: &str) -> Option<String> {
         None
     } else if text.contains(char::is_whitespace) {
         Some(format!(
-            "it has more than one word; a client shows one token, {form} without the name that a server's file has in front of it"
+            "it has more than one word; a client shows one token of {form}, without the name before it in a server's file"
         ))
     } else {
-        Some(format!("it is no token; a token has {form}"))
+        Some(format!("it is not a token; a token has {form}"))
     }
 }

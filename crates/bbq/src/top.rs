@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<Outcome> {
     let is_live = !arguments.once && !arguments.json;
     if is_live && !io::stdout().is_terminal() {
         return Err(misuse(anyhow!(
-            "standard output is no terminal: use --once for one frame as text, or --json for a line at each interval"
+            "standard output is not a terminal: use --once for one frame as text, or --json for a line at each interval"
         )));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -152,7 +152,7 @@ impl Failover {
                 if is_taken_over(&error) && shared.spool.is_some() && self.failures + 1 < FAILURES_MAX =>
             {
                 self.failures += 1;
-                let why = "another sender uses its stream, as one on a copy of this spool does";
+                let why = "another sender uses its stream, probably on a copy of this spool";
                 shared.begin_stream(destination.index, server, why);
                 return Ok(error.without_server());
             }

@@ -64,8 +64,8 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
         "tls_key",
         &["not the key of the first certificate", "cert-0.pem"],
     );
-    assert_refused(sender().tls_cert(&one.cert), "tls_cert", &["set tls_key, too"]);
-    assert_refused(sender().tls_key(&one.key), "tls_key", &["set tls_cert, too"]);
+    assert_refused(sender().tls_cert(&one.cert), "tls_cert", &["also set tls_key"]);
+    assert_refused(sender().tls_key(&one.key), "tls_key", &["also set tls_cert"]);
     assert_refused(
         sender().tls_server_name("a b"),
         "tls_server_name",

@@ -112,7 +112,7 @@ impl Tokens {
             tokens.push(Arc::new(admission));
         }
         if tokens.is_empty() {
-            return Err(" has no token; write one in each line, or NAME TOKEN".to_owned());
+            return Err(" has no token; write TOKEN or NAME TOKEN in each line".to_owned());
         }
         Ok(Tokens(tokens))
     }

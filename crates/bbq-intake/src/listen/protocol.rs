@@ -90,7 +90,7 @@ pub(crate) static HTTP: Protocol = Protocol {
 
 pub(crate) static OTLP: Protocol = Protocol {
     word: "otlp",
-    summary: "OpenTelemetry logs, by HTTP and gRPC",
+    summary: "OpenTelemetry logs, over HTTP and gRPC",
     source_kind: SourceKind::Otlp,
     has_datagrams: false,
     application: &[b"h2", b"http/1.1"],

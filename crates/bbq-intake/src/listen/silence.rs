@@ -15,13 +15,13 @@ pub(super) const KEEPALIVE: SpecOption = SpecOption {
     // The longest time of `TCP_KEEPIDLE`.
     values: Values::NumberOrNever(1..=32_767),
     default: "60",
-    meaning: "tcp: a connection that was silent for so long is probed every 10 s",
+    meaning: "tcp: a connection that was silent for this long is probed every 10 s",
 };
 pub(super) const USER_TIMEOUT: SpecOption = SpecOption {
     key: "user_timeout_seconds",
     values: Values::NumberOrNever(1..=86_400),
     default: "150",
-    meaning: "tcp: a connection ends when what was sent, or its probes, stays unanswered for so long; 0 leaves it to the system",
+    meaning: "tcp: a connection ends when sent data or probes stay unanswered for this long; 0 leaves this to the system",
 };
 
 /// The time-outs of connections over tcp; `None` is never, or the system's.

@@ -56,13 +56,13 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
             pattern: "^(hash|cpu|load|weights:[0-9]+(,[0-9]+)*)$",
         },
         default: "hash",
-        meaning: "which worker a sender gets, with reuseport",
+        meaning: "how a worker is chosen for a sender, with reuseport",
     },
     SpecOption {
         key: "spread",
         values: Values::Words(&["flows", "packets"]),
         default: "flows",
-        meaning: "whether all datagrams of a sender get one worker, or each gets any, with reuseport over udp",
+        meaning: "with reuseport over udp: `flows` gives all datagrams of a sender to one worker, `packets` each datagram to any worker",
     },
     SpecOption {
         key: "on_full",
@@ -80,19 +80,19 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: "on_oversize",
         values: Values::Words(&["refuse", "cut"]),
         default: "refuse",
-        meaning: "a longer message is dropped and counted (`oversize`), or its front is kept and counted (`cut`)",
+        meaning: "what happens to a longer message: `refuse` drops and counts it (`oversize`), `cut` keeps its front and counts it (`cut`)",
     },
     SpecOption {
         key: "on_incomplete",
         values: Values::Words(&["drop", "keep"]),
         default: "drop",
-        meaning: "a message that is incomplete when its connection ends is dropped and counted (`incomplete`), or kept",
+        meaning: "what happens to a message that is incomplete when its connection ends: `drop` drops and counts it (`incomplete`), `keep` keeps it",
     },
     SpecOption {
         key: "backlog",
         values: Values::Size(1..=65_535),
         default: "4096",
-        meaning: "connections that wait in the kernel, for each socket; at most `net.core.somaxconn`",
+        meaning: "how many connections may wait in the kernel, for each socket; at most `net.core.somaxconn`",
     },
     SpecOption {
         key: "defer_ms",
@@ -104,22 +104,22 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: PER_ADDRESS,
         values: Values::Number(1..=1_000_000),
         default: "no limit",
-        meaning: "tcp: open connections of one address; further ones are closed immediately. A /64 network of IPv6 is one address, and so are \
+        meaning: "tcp: open connections of one address; further ones are closed immediately. A /64 network of IPv6 counts as one address, as do \
                   all clients behind a NAT or a proxy",
     },
     SpecOption {
         key: RATE_PER_ADDRESS,
         values: Values::Number(1..=10_000_000),
         default: "no limit",
-        meaning: "tcp and udp: messages a second of one address, over all its connections; those of one second may come at once, and what \
-                  comes in one read, batch or request is taken whole. Then connections wait, requests of HTTP are refused (429), \
-                  datagrams are dropped and counted (`over_rate`)",
+        meaning: "tcp and udp: messages per second from one address, over all its connections; those of one second may come in a burst, \
+                  and what comes in one read, batch or request is taken whole. Over the limit, connections wait, HTTP requests are \
+                  refused (429), and datagrams are dropped and counted (`over_rate`)",
     },
     SpecOption {
         key: "receive_buffer_bytes",
         values: Values::Size(4096..=1 << 30),
         default: "4MiB",
-        meaning: "the kernel's buffer for datagrams, for each socket; at most `net.core.rmem_max`",
+        meaning: "the size of the kernel's buffer for datagrams, for each socket; at most `net.core.rmem_max`",
     },
     KEEPALIVE,
     USER_TIMEOUT,
@@ -143,13 +143,13 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: "tls_client_ca",
         values: Values::Text { form: "PATH", pattern: "^[^,]+$" },
         default: "any client",
-        meaning: "TLS: only clients whose certificate one of these CAs has issued (PEM)",
+        meaning: "TLS: accepts only clients whose certificate one of these CAs has issued (PEM)",
     },
     SpecOption {
         key: "tokens",
         values: Values::Text { form: "PATH", pattern: "." },
         default: "any client",
-        meaning: "bbq and http over tcp and unix: only clients with a token of this file, one in each line, or NAME TOKEN",
+        meaning: "bbq and http over tcp and unix: accepts only clients with a token from this file. Each line is TOKEN or NAME TOKEN",
     },
 ];
 
@@ -324,22 +324,22 @@ impl ListenSpec {
         if self.steering == Steering::Packets && (!can_be_steered || !matches!(self.address, Address::Udp(_)))
         {
             return Err(ConfigError::new(format!(
-                "{:?}: spread=packets chooses a worker's socket for each datagram, and only reuseport over udp has those; \
+                "{:?}: spread=packets chooses a worker's socket for each datagram; only reuseport over udp has such sockets; \
                  leave spread out",
                 self.text
             )));
         }
         if self.steering != Steering::Hash && (!can_be_steered || self.address.transport().is_unix()) {
             return Err(ConfigError::new(format!(
-                "{:?}: steering={} chooses among sockets of workers, and only reuseport over tcp or udp has those; leave \
-                 one of the two out",
+                "{:?}: steering={} chooses among sockets of workers; only reuseport over tcp or udp has such sockets; leave \
+                 steering or the distribution out",
                 self.text, self.steering
             )));
         }
         if self.steering == Steering::Load && self.is_datagram() {
             return Err(ConfigError::new(format!(
                 "{:?}: steering=load needs connections, as a sender of datagrams has to stay with its worker; use hash, cpu or \
-                 weights, or a listener at tcp",
+                 weights, or a listener over tcp",
                 self.text
             )));
         }

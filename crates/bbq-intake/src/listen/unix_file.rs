@@ -14,8 +14,8 @@ pub(super) const MODE: SpecOption = SpecOption {
     key: "mode",
     values: Values::Text { form: "four octal digits from 0000 to 0777, as a text", pattern: "^0[0-7]{3}$" },
     default: "0666",
-    meaning: "unix and unixgram: the permissions of the socket's file; a client needs the right to write. With 0666 every user of \
-              the machine may send, as on loopback",
+    meaning: "unix and unixgram: the permissions of the socket's file; a client needs write permission. With 0666 every user of the \
+              machine may send, as on loopback",
 };
 pub(super) const OWNER: SpecOption = SpecOption {
     key: "owner",

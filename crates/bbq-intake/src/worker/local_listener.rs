@@ -119,7 +119,7 @@ impl LocalListener {
                     ?peer,
                     connections_per_address_max,
                     repeats,
-                    "connection closed: its address has as many as it may have"
+                    "connection closed: its address has reached its limit of connections"
                 );
             }
         })
@@ -149,7 +149,7 @@ impl LocalListener {
                 ?peer,
                 messages_per_second_per_address_max,
                 repeats,
-                "the address sends more than it may"
+                "the address sends more messages than it may: it must wait, or its datagrams are dropped"
             );
         }
         Some(wait)
@@ -164,7 +164,7 @@ impl LocalListener {
                 listener,
                 ?peer,
                 repeats,
-                "messages of the address are compressed so far that their output is over a thousand times what came; it waits"
+                "messages of the address decompress to over a thousand times their size: it must wait, or its datagrams are dropped"
             );
         }
         Some(wait)
@@ -192,7 +192,7 @@ impl LocalListener {
     pub(crate) fn admit(&self, peer: Peer) -> NewConnection {
         let outcome = self.floods.admit(peer);
         if outcome == NewConnection::TurnedAway {
-            self.report_flood(peer, "most of its new ones are turned away for a while");
+            self.report_flood(peer, "most of its new connections are closed for a while");
         }
         outcome
     }
@@ -212,7 +212,7 @@ impl LocalListener {
                 listener,
                 ?peer,
                 repeats,
-                "HTTP/2 connections of the address send much that is no message, or end with errors: {outcome}"
+                "HTTP/2 connections of the address send much besides messages, or end with errors: {outcome}"
             );
         }
     }

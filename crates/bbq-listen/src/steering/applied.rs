@@ -52,7 +52,7 @@ impl AppliedSteering {
         let datagrams = matches!(address, Address::Udp(_) | Address::UnixDatagram(_));
         if datagrams && *steering == Steering::Load {
             return Err(refused(
-                "a sender of datagrams has to stay with its worker; use hash, cpu or weights, or listen at tcp".to_owned(),
+                "a sender of datagrams has to stay with its worker; use hash, cpu or weights, or listen on tcp".to_owned(),
             ));
         }
         // A configuration may be for machines of every size: one worker has no choice. Load gives way to a system without reuseport, too.

@@ -54,7 +54,7 @@ impl PinnedProgram {
                 Err(error) if error.kind() == ErrorKind::NotFound && number == 0 => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Err(format!(
-                        "all {number} programs in {} are taken; pin more by `bbq listen-setup --programs`",
+                        "all {number} programs in {} are taken; pin more with `bbq listen-setup --programs`",
                         pins.display()
                     ));
                 }

@@ -132,7 +132,7 @@ fn named(path: &Path, step: &str, error: &Error) -> Error {
 fn refused(what: &str, error: &Error) -> Error {
     let remedy = match error.kind() {
         ErrorKind::PermissionDenied => "; run it as root",
-        _ => "; it takes Linux 5.5 with BPF",
+        _ => "; it needs Linux 5.5 or newer with BPF",
     };
     Error::new(error.kind(), format!("the system cannot create {what} ({error}){remedy}"))
 }

@@ -35,13 +35,13 @@ impl Parts {
         let undurable = |lane: &Lane| self.workers.get(lane.index() as usize)?.undurable.records();
         let in_memory: u64 = waiting.iter().filter_map(|(lane, _)| undurable(lane)).sum();
         let what = if in_memory == 1 { "1 message is" } else { &*format!("{in_memory} messages are") };
-        let effect = format!("{what} in memory only, and {}", self.when_full());
+        let effect = format!("{what} in memory only; {}", self.when_full());
         let remedy = match (no_room.is_spool_full, self.sinks.is_empty()) {
             (false, _) => {
-                "a stop before there is room loses those in memory that no client sends again, so make room first"
+                "make room before you stop the server: a stop without room loses messages in memory that no client sends again"
             }
-            (true, true) => "no sink is configured that would make room: add one and restart",
-            (true, false) => "a sink that has a problem, or has most queued, keeps the segments",
+            (true, true) => "no sink is configured, so nothing makes room: add one and restart",
+            (true, false) => "fix the sink that has a problem, or has most queued: it keeps the segments",
         };
         Some(problem("lane-waits-for-space", subject.to_owned(), text, remedy).with_effect(effect))
     }
@@ -51,10 +51,12 @@ impl Parts {
         let mut ways = self.listeners.iter().map(|listener| listener.spec().on_full);
         let first = ways.next();
         match first.filter(|first| ways.all(|way| way == *first)) {
-            Some(OnFull::Block) => "when it is full, senders wait (on_full=block)",
-            Some(OnFull::DropNewest) => "when it is full, new messages are dropped (on_full=drop-newest)",
+            Some(OnFull::Block) => "when memory is full, senders wait (on_full=block)",
+            Some(OnFull::DropNewest) => "when memory is full, new messages are dropped (on_full=drop-newest)",
             Some(OnFull::DropOldest) => "the oldest messages are deleted for new ones (on_full=drop-oldest)",
-            None => "when it is full, senders wait or messages are dropped, as on_full of each listener says",
+            None => {
+                "when memory is full, senders wait or messages are dropped, as on_full of each listener says"
+            }
         }
     }
 }
@@ -62,7 +64,8 @@ impl Parts {
 fn failed_lane(lane: &Lane) -> Finding {
     let subject = format!("lane {}", lane.index());
     let why = lane.failure().unwrap_or_default();
-    let text = format!("{subject} failed and takes nothing until a restart: {why}");
-    let remedy = "look at the disk (dmesg), then restart: the new start reads what the disk really has";
-    problem("lane-failed", subject, text, remedy)
+    let text = format!("{subject} failed and accepts nothing until a restart: {why}");
+    let remedy = "check the disk (dmesg), then restart: the new start reads what the disk really has";
+    let effect = "bbq clients send unacknowledged messages again; other messages in its memory are dropped (unwritten)";
+    problem("lane-failed", subject, text, remedy).with_effect(effect.to_owned())
 }

@@ -59,16 +59,16 @@ impl Parts {
                 queued => format!("{queued} messages wait for it in the spool, up to spool.bytes_max"),
             };
             if sink.paused {
-                let (text, remedy) = (format!("{subject} is paused"), "bbq sink resume lets it go on");
+                let (text, remedy) = (format!("{subject} is paused"), "bbq sink resume resumes delivery");
                 let finding = problem("sink-paused", subject, text, remedy).with_effect(waits);
                 return Some(Finding { level: Level::Notice, ..finding });
             }
             let text = format!("{subject} cannot deliver and tries again: {}", ledger.problem()?);
-            let others = if self.sinks.len() > 1 { "; the other sinks go on" } else { "" };
+            let others = if self.sinks.len() > 1 { "; the other sinks continue" } else { "" };
             let remedy = if ledger.is_disk_full() {
-                "make room on the disk of this path; delivery resumes by itself"
+                "make room on the disk of this path; delivery resumes automatically"
             } else {
-                "fix the destination; delivery resumes by itself"
+                "fix the destination; delivery resumes automatically"
             };
             Some(
                 problem("sink-cannot-deliver", subject, text, remedy).with_effect(format!("{waits}{others}")),
@@ -104,20 +104,20 @@ impl Parts {
                     let share = strangers.sockets * 100 / (strangers.sockets + own);
                     let what = format!("shares its address with {} ({address})", strangers.names);
                     let effect = format!(
-                        "about {share} % of its senders never arrive here, as {} of {} sockets are foreign, and no count has them",
+                        "about {share} % of its senders never reach this server, as {} of {} sockets are foreign; no counter includes them",
                         strangers.sockets,
                         strangers.sockets + own
                     );
                     let pids = if strangers.pids.is_empty() { "PID".to_owned() } else { strangers.pids.join(",") };
-                    of("address-shared", what, &format!("find out who that is (ps -fp {pids}), and stop it")).with_effect(effect)
+                    of("address-shared", what, &format!("find out what process that is (ps -fp {pids}), and stop it")).with_effect(effect)
                 }),
                 certificate.map(|why| {
-                    let what = format!("serves an old certificate, as the new one cannot be used: {why}");
-                    of("certificate-old", what, "correct the file; it is read again by itself")
+                    let what = format!("serves the old certificate, because the new one cannot be used: {why}");
+                    of("certificate-old", what, "fix the file; the server reads it again automatically")
                 }),
                 tokens.map(|why| {
-                    let what = format!("takes old tokens, as the new file cannot be used: {why}");
-                    of("tokens-old", what, "correct the file; it is read again by itself")
+                    let what = format!("accepts the old tokens, because the new file cannot be used: {why}");
+                    of("tokens-old", what, "fix the file; the server reads it again automatically")
                 }),
             ]
             .into_iter()
@@ -148,7 +148,7 @@ fn stopping(drain_timeout: Duration, status: &Status) -> Finding {
         [sink] => format!(", and waits for sink {sink}, at most {seconds} s"),
         sinks => format!(", and waits for sinks {}, at most {seconds} s", sinks.join(", ")),
     };
-    let remedy = "what the sinks have not taken by then stays in the spool for the next start";
+    let remedy = "messages that the sinks have not taken by then stay in the spool for the next start";
     warning("stopping", "server".to_owned(), format!("the server stops{waits}"), remedy)
 }
 
@@ -164,9 +164,9 @@ fn nearly_full(spool: &SpoolStatus, has_sinks: bool) -> Option<Finding> {
         format!("the spool is {percent} % full")
     };
     let remedy = if has_sinks {
-        "a sink is behind; when the spool is full, senders wait or messages are dropped (on_full)"
+        "a sink is behind: find the one with the most queued. When the spool is full, senders wait or messages are dropped (on_full)"
     } else {
-        "no sink is configured; when the spool is full, senders wait or messages are dropped (on_full): add a sink, by a reload while there is room"
+        "no sink is configured: add one and reload while there is room. When the spool is full, senders wait or messages are dropped (on_full)"
     };
     is_it.then(|| warning("spool-nearly-full", "spool".to_owned(), text(), remedy))
 }
@@ -175,10 +175,10 @@ fn uneven(listener: &ListenerStatus) -> Option<Finding> {
     let evenness = listener.evenness.as_ref().filter(|evenness| evenness.uneven)?;
     let subject = format!("listener {}", listener.name);
     let text = format!(
-        "{subject}: one worker gets far more connections than the others, and not by chance ({} to {} of {})",
+        "{subject}: one worker gets far more connections than the others, and not by chance (workers took {} to {} of {})",
         evenness.smallest, evenness.largest, evenness.connections
     );
-    let remedy = "look for another process at the address, or few clients with few ports; distribution=shared ignores both";
+    let remedy = "look for another process at the address, or few clients with few ports; neither affects distribution=shared";
     Some(warning("shares-uneven", subject, text, remedy))
 }
 
@@ -193,7 +193,7 @@ fn refused(why: &str) -> Finding {
         "change-refused",
         "configuration".to_owned(),
         text,
-        "the server goes on as before; correct it and try again",
+        "the server continues as before; fix the cause and try again",
     )
 }
 

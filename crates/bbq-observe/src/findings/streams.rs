@@ -10,10 +10,10 @@ impl Parts {
         let text = format!(
             "the table of streams was full: {kept} streams that their clients keep were forgotten since the start"
         );
-        let remedy = "find the sender that begins very many streams (a new BBQ-Stream for each request, or a new client for each message); \
-                      clients with a token have the larger part of the table";
+        let remedy = "find the sender that begins very many streams (a new BBQ-Stream for each request, or a new client for each message), \
+                      or give clients tokens: clients with a token have the larger part of the table";
         let effect =
-            "what such a client sends again because it had no answer to it is stored twice; nothing is lost";
+            "nothing is lost; messages that such a client sends again, as it got no answer, are stored twice";
         (kept > 0).then(|| {
             warning("streams-forgotten", "the table of streams".to_owned(), text, remedy)
                 .with_effect(effect.to_owned())

@@ -34,7 +34,11 @@ impl Parts {
                 1 => "its connection waits".to_owned(),
                 connections => format!("its {connections} connections wait"),
             };
-            let others = if nobody_helps { "nobody takes its new ones" } else { "others take its new ones" };
+            let others = if nobody_helps {
+                "no worker takes its new connections"
+            } else {
+                "other workers take its new connections"
+            };
             let remedy = self.remedy(worker.index, status.pid);
             problem("worker-stalled", subject, text, &remedy).with_effect(format!("{waits}, and {others}"))
         };
@@ -46,12 +50,12 @@ impl Parts {
         let liveness = self.workers.get(index).and_then(|worker| worker.liveness.get());
         if let Some(tracer) = liveness.and_then(|liveness| liveness.tracer()) {
             let command = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-            return format!("a debugger holds it: pid {tracer} ({}); end that", command.trim());
+            return format!("a debugger holds it: pid {tracer} ({}); end that debugger", command.trim());
         }
         let thread = format!("the thread worker-{index} (top -H -p {pid})");
         match liveness.and_then(|liveness| liveness.state()) {
-            Some('D') => format!("it waits for a disk or another device: look at dmesg, and at {thread}"),
-            Some('t') => "a debugger holds it, outside of this container: end that".to_owned(),
+            Some('D') => format!("it waits for a disk or another device: check dmesg, and {thread}"),
+            Some('t') => "a debugger outside of this container holds it: end that debugger".to_owned(),
             Some('T') => format!("a signal stopped it: kill -CONT {pid}"),
             Some('S') => format!(
                 "it waits for something in the middle of its work: look at {thread} with gdb or strace"

@@ -9,7 +9,7 @@ const INTERVAL_MS = 4000;
 
 export class Configuration {
   constructor() {
-    this.table = new Table(byId("configuration-table"), "As the file, the options and the defaults make it. `bbq config explain` explains every key.", [
+    this.table = new Table(byId("configuration-table"), "From the file, the options and the defaults. `bbq config explain` explains every key.", [
       { label: "Key", isText: true, cell: (row) => ({ text: row.key, title: row.meaning }) },
       { label: "Value", isText: true, cell: (row) => ({ text: row.value }) },
       { label: "From", isText: true, cell: (row) => ({ text: row.from ?? "default" }) },

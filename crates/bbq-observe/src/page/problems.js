@@ -39,7 +39,7 @@ export class Problems {
       if (!seen.has(key)) {
         item.line.remove();
         this.shown.delete(key);
-        if (this.shown.size === 0) setText(byId("announcement"), "No problem is left.");
+        if (this.shown.size === 0) setText(byId("announcement"), "No problems remain.");
       }
     }
   }

@@ -18,7 +18,7 @@ export class Sinks {
       { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
       { label: "Queued", field: "queued", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
-      { label: "Lag", meaning: "how far behind: how long ago the last message that it delivered was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
+      { label: "Lag", meaning: "how long ago the last delivered message was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
     ]);
   }

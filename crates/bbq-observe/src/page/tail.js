@@ -31,7 +31,7 @@ export class Tail {
       }
     });
     document.addEventListener("visibilitychange", () => {
-      if (document.hidden && this.following) this.stop("Stopped, as nobody looked.");
+      if (document.hidden && this.following) this.stop("Stopped while the page was hidden.");
     });
   }
 

@@ -19,7 +19,7 @@ export class Token {
   // Resolves when there is another token to try.
   ask() {
     if (this.asking) return this.asking;
-    setText(byId("token-problem"), this.value() ? "The server does not take that token." : "");
+    setText(byId("token-problem"), this.value() ? "The server does not accept this token." : "");
     this.asking = new Promise((resolve) => {
       const form = byId("token-form");
       form.addEventListener("submit", () => {

@@ -12,8 +12,8 @@ export class Workers {
       { label: "Durable", field: "records", cell: ({ lane }) => ({ text: count(lane?.records), value: lane?.records }) },
       { label: "Connections", field: "connections", cell: ({ worker }) => ({ text: count(worker.connections), value: worker.connections }) },
       { label: "Sessions", cell: ({ worker }) => ({ text: count(worker.sessions), value: worker.sessions }) },
-      { label: "Active", meaning: "sessions that sent something lately", cell: ({ worker }) => ({ text: count(worker.sessions_active), value: worker.sessions_active }) },
-      { label: "Heartbeat", meaning: "since it last came back to its event loop", cell: ({ worker }) => ({
+      { label: "Active", meaning: "sessions that sent something recently", cell: ({ worker }) => ({ text: count(worker.sessions_active), value: worker.sessions_active }) },
+      { label: "Heartbeat", meaning: "time since it last returned to its event loop", cell: ({ worker }) => ({
         text: duration(worker.heartbeat_ms) + " ago", value: worker.heartbeat_ms, level: worker.stalled ? "problem" : undefined }) },
       { label: "Lane", isText: true, cell: ({ lane }) => lane ? condition(lane) : { text: "\u2013" } },
     ]);

@@ -101,7 +101,7 @@ pub(super) fn facility(word: &str) -> Option<u8> {
 pub(super) fn pattern(text: &str) -> Result<Regex, String> {
     let pattern =
         RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_CACHE_BYTES_MAX).build();
-    pattern.map_err(|error| format!("it is no regular expression: {error}"))
+    pattern.map_err(|error| format!("it is not a regular expression: {error}"))
 }
 
 impl Filter {

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(TailQuery::of("").unwrap().from, From::Now);
         for (wrong, says) in [
             ("lisener=a", "use listener, peer"),
-            ("grep=(", "no regular expression"),
+            ("grep=(", "not a regular expression"),
             ("from=soon", "use now"),
             ("from=99999999999999999999h", "use now"),
             ("rate=0", "1 to 1000"),

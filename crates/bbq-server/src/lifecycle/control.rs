@@ -157,7 +157,7 @@ impl Control {
                         None => info!(signal, "stopping; messages in memory are written to disk first, unless their lane has failed"),
                         Some(why) => warn!(
                             signal, why,
-                            "stopping while there is no room: messages in memory are written only if there is some within seconds"
+                            "stopping while there is no room: messages in memory are written only if room is made within seconds"
                         ),
                     }
                     return Ending::Stop { in_order: true };
@@ -220,12 +220,11 @@ impl Control {
 
     async fn try_reload(&mut self, is_upgrading: bool, anyway: bool) -> Result<String, String> {
         if is_upgrading {
-            return Err("an upgrade is in progress, and reads the configuration as well".to_owned());
+            return Err("an upgrade is in progress, and also reads the configuration".to_owned());
         }
         let Host::Server { source, .. } = &self.host else {
-            return Err(
-                "the program around this server has its configuration; restart that program".to_owned()
-            );
+            return Err("the program that embeds this server holds its configuration; restart that program"
+                .to_owned());
         };
         let new = source.load(&KINDS).map_err(|error| error.to_string())?;
         self.doubts.check(Change::Reload, &self.config, &new, anyway, Instant::now())?;
@@ -244,14 +243,14 @@ impl Control {
         if plan.config == self.config {
             (self.config, self.loaded) = (plan.config, new);
             self.show_configuration();
-            return Ok(format!("reloaded: nothing that can be changed now{waiting}"));
+            return Ok(format!("reloaded: no change that takes effect now{waiting}"));
         }
         if reload::only_steers(&self.config, &plan.config) {
             reload::steer(&self.sockets.listeners, &plan.config.listen)
                 .map_err(|error| with_sources(&error))?;
             (self.config, self.loaded) = (plan.config, new);
             self.show_configuration();
-            return Ok(format!("reloaded: steered without a pause{waiting}"));
+            return Ok(format!("reloaded: steering changed without a pause{waiting}"));
         }
         now.hold_sinks().await?;
         let halted = self.pause(&Halt::Pause { kept: plan.kept, keeps_tls: true });

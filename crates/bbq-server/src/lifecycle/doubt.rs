@@ -77,7 +77,7 @@ impl Doubts {
         }
         let Some(missing) = missing(old, new) else { return Ok(()) };
         self.0 = Some(Refused { change, config: new.clone(), at: now });
-        Err(format!("{missing}; if that is meant, {}", change.again()))
+        Err(format!("{missing}; if that is intended, {}", change.again()))
     }
 }
 
@@ -92,13 +92,13 @@ fn missing(old: &Config, new: &Config) -> Option<String> {
     if is_configured && !old.listen.iter().any(|spec| stays(spec.address.clone())) {
         let gone = names(old.listen.iter().map(|spec| spec.source.as_str()));
         let instead =
-            if new.origins.is_given("listen") { "" } else { ", and open those of the defaults instead" };
+            if new.origins.is_given("listen") { "" } else { ", and open the default listeners instead" };
         found.push(format!("it would close every listener ({gone}){instead}"));
     }
     let is_fallback = old.origins.is_given("sink") && !new.origins.is_given("sink");
     if !old.sinks.is_empty() && (new.sinks.is_empty() || is_fallback) {
         let gone = names(old.sinks.iter().map(|spec| spec.name.as_str()));
-        let instead = if new.sinks.is_empty() { "" } else { ", and use the default one instead" };
+        let instead = if new.sinks.is_empty() { "" } else { ", and use the default sink instead" };
         found.push(format!("it would remove every sink ({gone}){instead}"));
     }
     let set = old.origins.set_by_file();
@@ -116,7 +116,7 @@ fn cut_off(old: &str, new: &str) -> Option<String> {
     let rest = old.strip_prefix(new).filter(|rest| !new.is_empty() && !rest.is_empty())?;
     let (lines, missing) = (new.lines().count(), rest.lines().filter(|line| !line.trim().is_empty()).count());
     let what = if missing == 1 { "a line".to_owned() } else { format!("{missing} lines") };
-    Some(format!("the file is cut off: it ends with line {lines}, and {what} of before are missing"))
+    Some(format!("the file is cut off: it ends with line {lines}, and lacks {what} of the earlier file"))
 }
 
 /// The first names.
@@ -153,7 +153,7 @@ mod tests {
     fn half_of_a_change_is_in_doubt_and_a_whole_one_is_not() {
         let cut = WHOLE.find("[[sink]]\nspec = \"null:\"\nname = \"b\"").unwrap();
         let doubts = doubt(WHOLE, &WHOLE[..cut]).unwrap();
-        assert!(doubts.contains("ends with line 4, and 3 lines of before are missing"), "{doubts}");
+        assert!(doubts.contains("ends with line 4, and lacks 3 lines of the earlier file"), "{doubts}");
         let no_sinks = WHOLE.split_once("[[").unwrap().0;
         let doubts = doubt(WHOLE, no_sinks).unwrap();
         assert!(doubts.contains("every sink (a, b), and use the default one"), "{doubts}");

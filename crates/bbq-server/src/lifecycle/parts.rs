@@ -133,7 +133,7 @@ pub(crate) fn announce(parts: &Parts) {
         {
             info!(listener = spec.source, reason, %distribution, "distribution chosen automatically");
         } else if let Some(reason) = listener.group.fallback() {
-            warn!(listener = spec.source, reason, %distribution, "using another distribution than configured");
+            warn!(listener = spec.source, reason, %distribution, "using a distribution other than the configured one");
         }
     }
     for listener in &parts.listeners {
@@ -149,6 +149,8 @@ pub(crate) fn announce(parts: &Parts) {
         warn!("{shortage}; {}", DiskShortage::REMEDY);
     }
     if parts.sinks.is_empty() {
-        warn!("no sink is configured: the spool fills up to its limit, and then holds its senders back");
+        warn!(
+            "no sink is configured: the spool fills up to its limit; then senders wait or messages are dropped (on_full)"
+        );
     }
 }

@@ -178,7 +178,7 @@ impl Running {
                 let why = ledger.problem().unwrap_or_else(|| "its output takes nothing".to_owned());
                 let seconds = HOLD_PATIENCE.as_secs();
                 return Err(format!(
-                    "sink {} did not come to a commit within {seconds} s: {why}; try again when it delivers",
+                    "sink {} did not commit within {seconds} s: {why}; try again when it delivers",
                     spec.name
                 ));
             }
@@ -336,8 +336,8 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
         return Err(StartError::Sink {
             spec: renamed.text.clone(),
             problem: format!(
-                "it was renamed to {} (bbq sink rename), which is configured, too; choose another name for it, or delete its file .renamed \
-                 in the cursors if it is another sink",
+                "it was renamed to {} (bbq sink rename), and a sink of that name is also configured; choose another name for it, or delete its \
+                 file .renamed in the cursors if it is another sink",
                 sink.name()
             ),
         });
@@ -494,13 +494,13 @@ fn tell_unwritten(kept_by_senders: u64, lost: u64) {
     if kept_by_senders > 0 {
         warn!(
             messages = kept_by_senders,
-            "messages did not get to the disk, and were not acknowledged: bbq clients send them again, an HTTP client has an error"
+            "messages were not written to disk, and not acknowledged: bbq clients send them again, HTTP clients get an error"
         );
     }
     if lost > 0 {
         error!(
             messages = lost,
-            "messages did not get to the disk and are lost, as their senders do not send them again; they are counted as dropped (unwritten)"
+            "messages were not written to disk and are lost, because their senders do not send them again; they are counted as dropped (unwritten)"
         );
     }
 }

@@ -14,19 +14,19 @@ const IN_FLIGHT: SpecOption = SpecOption {
     key: "in_flight",
     values: Values::NumberOrAuto(1..=IN_FLIGHT_MAX),
     default: "1",
-    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order; `auto`: as many as make the receiver no slower",
+    meaning: "requests in flight at a time; with more than 1, messages may arrive out of order. `auto`: as many as do not make the receiver slower",
 };
 const TIMEOUT: SpecOption = SpecOption {
     key: "timeout_seconds",
     values: Values::Number(1..=3600),
     default: "30",
-    meaning: "a request whose response does not come in this time has failed; half as much is sent next",
+    meaning: "how long a response may take. A request without a response in this time has failed; the next one has half as much",
 };
 const CONNECTION: SpecOption = SpecOption {
     key: "connection_seconds_max",
     values: Values::Number(1..=86_400),
     default: "300",
-    meaning: "after this time a new connection is made, which finds the server where its name leads by then",
+    meaning: "after this time a connection is replaced by a new one, for which the server's name is resolved again",
 };
 /// What [`RequestOptions::take`] takes.
 pub const REQUEST_OPTIONS: [SpecOption; 3] = [IN_FLIGHT, TIMEOUT, CONNECTION];

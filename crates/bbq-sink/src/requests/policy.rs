@@ -234,7 +234,9 @@ impl<S: Display + Send + Sync> Policy<S> {
             }
             Verdict::Failed(why) => {
                 let seconds = FAILED_FOR.as_secs();
-                let why = format!("{why} to a single message, which is set apart if that lasts {seconds} s");
+                let why = format!(
+                    "{why} to a single message, which becomes a dead letter if that lasts {seconds} s"
+                );
                 return Err(Left { why, has_failed: false });
             }
         }
@@ -259,7 +261,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         let may_tell = E::EMPTY_DECIDES || receiver.takes_empty.get() == Some(&true);
         if may_tell && self.refusals.is_to_ask() && !self.takes_empty(receiver, by).await {
             return Err(io::Error::other(format!(
-                "{why}; it refuses a request without messages, too: repair it"
+                "{why}; it also refuses a request without messages: repair that server"
             )));
         }
         self.is_at_fault(self.refusals.count(messages, why), by, receiver).await
@@ -315,7 +317,7 @@ impl<S: Display + Send + Sync> Policy<S> {
             && let Some(silent) = log()
         {
             let (sink, receiver, why) = (&self.name, &receiver.server, errors.join("; "));
-            warn!(sink, %receiver, why, silent, "another receiver gets the messages");
+            warn!(sink, %receiver, why, silent, "switched to another receiver for the messages");
         }
     }
 
@@ -328,7 +330,7 @@ impl<S: Display + Send + Sync> Policy<S> {
                 messages = part.part.records,
                 rejected,
                 silent,
-                "the destination took a request with a complaint: {why}"
+                "the destination took a request and complained: {why}"
             );
         }
         self.refusals.taken();

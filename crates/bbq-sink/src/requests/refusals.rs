@@ -107,7 +107,8 @@ impl Refusals {
         if self.in_a_row.load(Ordering::Relaxed) >= REFUSED_IN_A_ROW_MAX {
             self.in_a_row.store(0, Ordering::Relaxed);
             return Err(TooMany::InARow(format!(
-                "{why}; it refuses more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are dead letters: check the messages and the server"
+                "{why}; it refused more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are now dead letters: check the messages and \
+                 the server"
             )));
         }
         counter.fetch_add(messages, Ordering::Relaxed);

@@ -32,7 +32,7 @@ impl Lost {
 /// How many messages; the number is 0 if it is unknown.
 pub(super) fn shown(records: u64, what: &str) -> String {
     match records {
-        0 => format!("messages may be {what}, and nobody can say how many"),
+        0 => format!("messages may be {what}; their number is unknown"),
         1 => format!("1 message is {what}"),
         _ => format!("{records} messages are {what}"),
     }

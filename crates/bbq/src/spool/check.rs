@@ -77,7 +77,7 @@ fn write_sealed(name: &str, file: &Sealed, out: &mut impl Write) -> io::Result<(
     match &file.damage {
         Some(why) => writeln!(out, "{name}: damaged: {}: {why}", file.file.display()),
         None if file.state == "missing" => {
-            writeln!(out, "{name}: none; a server writes it at a stop, and from time to time")
+            writeln!(out, "{name}: none; a server writes it when it stops, and from time to time")
         }
         None => writeln!(out, "{name}: {}, {} entries", file.state, file.entries),
     }

@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
         )
     });
     let streams = survey.streams.damage.as_ref().map(|_| {
-        let cost = "the segments are read instead; messages that bbq clients send again are stored twice if no segment has them any more";
+        let cost = "the segments are read instead; messages that bbq clients send again are stored twice if no segment has them any longer";
         (&survey.streams.file, cost.to_owned())
     });
     let ledger =

@@ -46,10 +46,10 @@ impl Printer {
             return Ok(None);
         }
         let Ok(read) = serde_json::from_slice::<Line>(line) else {
-            return Ok(Some("the server sent a line that is none of a tail".to_owned()));
+            return Ok(Some("the server sent a line that does not belong to a tail".to_owned()));
         };
         if let Some(skipped) = read.skipped {
-            let why = "more came than there was time to look at, or than a viewer gets";
+            let why = "more messages came than the server had time for, or than a viewer gets";
             return Ok(Some(format!("{skipped} messages were skipped: {why}")));
         }
         let text =

@@ -142,7 +142,9 @@ async fn refusal(
         text.map(|text| String::from_utf8_lossy(&text.to_bytes()).trim().to_owned()).unwrap_or_default();
     match code {
         StatusCode::BAD_REQUEST => misuse(anyhow!("{text}")),
-        StatusCode::NOT_FOUND => anyhow!("the server at {admin} has no tail: it is an older one, or not bbq"),
+        StatusCode::NOT_FOUND => {
+            anyhow!("the server at {admin} has no tail: its version is older, or it is not bbq")
+        }
         _ => anyhow!("{admin} refuses: {text} ({code})"),
     }
 }

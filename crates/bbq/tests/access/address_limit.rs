@@ -58,10 +58,10 @@ fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
         let _other = connect(2, setup.address(0));
         let status = server.wait_status("that of another address", |status| open(status) == 3);
         assert_eq!(status["listeners"][0]["ledger"]["over_limit"], 1, "{protocol}: {status:#}");
-        server.wait_log("connection closed: its address has as many as it may have");
+        server.wait_log("connection closed: its address has reached its limit of connections");
         server.wait_status("the notice", |_| {
             let (code, text) = server.health();
-            code == 200 && text.contains("1 connections closed, as their addresses had too many")
+            code == 200 && text.contains("1 connections closed because their addresses had too many")
         });
         held.pop();
         server.wait_status("the end of one", |status| open(status) == 2);

@@ -67,8 +67,8 @@ fn lines_of_an_address_wait_and_all_arrive() {
     let status = server.wait_delivered(SENT + 1);
     assert!(start.elapsed() >= shortest(SENT / CONNECTIONS), "{:?}", start.elapsed());
     assert!(status["listeners"][0]["ledger"]["slowed"].as_u64() > Some(0), "{status:#}");
-    server.wait_log("the address sends more than it may");
-    wait_notice(&server, "times that senders had to wait");
+    server.wait_log("the address sends more messages than it may");
+    wait_notice(&server, "waits of senders whose addresses sent too much");
     assert_balanced(&status);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }

@@ -76,7 +76,7 @@ fn a_certificate_that_cannot_be_used_is_not_served() {
     server.wait_log("refused; the server continues as before");
     server.wait_log("the new certificate cannot be used");
     let (code, text) = server.health();
-    assert!(code != 200 && text.contains("serves an old certificate"), "{code} {text}");
+    assert!(code != 200 && text.contains("serves the old certificate"), "{code} {text}");
     assert_eq!(shown(&client.connect(setup.address(0)).expect("TLS")), before);
     let pair = authority.sign("localhost");
     pair.write(setup.path(), "server");

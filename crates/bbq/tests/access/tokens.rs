@@ -134,9 +134,9 @@ fn a_file_with_the_names_of_a_server_is_no_token_of_a_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("tokens");
     for (text, says) in [
-        (format!("till-4 {NEW}\n"), "without the name that a server's file has in front of it"),
+        (format!("till-4 {NEW}\n"), "without the name before it in a server's file"),
         (format!("{NEW}\n{OLD}\n"), "it has more than one word; a client shows one token"),
-        ("short\n".to_owned(), "it is no token; a token has 16 to 512 visible ASCII characters"),
+        ("short\n".to_owned(), "it is not a token; a token has 16 to 512 visible ASCII characters"),
         (String::new(), "is empty"),
     ] {
         fs::write(&path, text).expect("a file");
@@ -244,7 +244,10 @@ fn a_token_that_was_taken_out_of_the_file_is_worth_nothing_and_others_go_on() {
     write_tokens(&setup, &format!("till-4 {NEW} {OTHER}\n"));
     let status = server.wait_status("a problem", |status| status["problems"][0].is_string());
     let problem = status["problems"][0].as_str().expect("text");
-    assert!(problem.contains("takes old tokens") && problem.contains(":1: only the word relay"), "{problem}");
+    assert!(
+        problem.contains("accepts the old tokens") && problem.contains(":1: only the word relay"),
+        "{problem}"
+    );
     assert_no_token("the problem", problem);
     assert_eq!(server.health().0, 503);
     new.write(&batch(stream_id(2), 3, &["kept"]));

@@ -74,7 +74,7 @@ fn one_that_cannot_be_is_refused_with_what_to_write() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let _server = setup.start();
     for (arguments, says) in [
-        (["--grep", "("], "no regular expression"),
+        (["--grep", "("], "not a regular expression"),
         (["--severity", "loud"], "use emerg, alert"),
         (["--from", "soon"], "use now, beginning"),
         (["--peer", "localhost"], "in numbers"),

@@ -63,9 +63,11 @@ fn a_problem_has_the_name_of_its_sink_or_listener() {
     });
     let views = views(&setup, server.health().1);
     for view in &views {
-        for says in
-            ["sink dead cannot deliver", "listener tills takes old tokens", "listener app: 1 message dropped"]
-        {
+        for says in [
+            "sink dead cannot deliver",
+            "listener tills accepts the old tokens",
+            "listener app: 1 message dropped",
+        ] {
             assert!(view.contains(says), "{says}:\n{view}");
         }
         for spec in ["lines+tcp", "http+tcp", "exec:", "file:"] {

@@ -175,7 +175,7 @@ fn a_message_is_text_on_the_page_whatever_it_is() {
     let says =
         |words: &'static str| move |said: &Value| said.as_str().is_some_and(|said| said.contains(words));
     pattern("(");
-    browser.wait("why", state, says("no regular expression"));
+    browser.wait("why", state, says("not a regular expression"));
     pattern("owned");
     browser.wait("that it follows", state, says("Following."));
     // A refused request is an error of the network for the console.
@@ -295,7 +295,7 @@ fn without_a_token_it_shows_nothing() {
     give("a-wrong-token-0123");
     let problem = "return document.getElementById('token-problem').textContent";
     browser.wait("the refusal", problem, |text| {
-        text.as_str().is_some_and(|text| text.contains("does not take"))
+        text.as_str().is_some_and(|text| text.contains("does not accept"))
     });
     give(TOKEN);
     browser.wait("the server", "return document.body.innerText", |text| {

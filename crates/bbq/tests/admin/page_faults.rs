@@ -77,7 +77,7 @@ fn a_foreign_member() {
     browser.wait(
         "the stranger",
         PROBLEMS,
-        has(&["listener app shares its address with", &pid, "never arrive here", "stop it"]),
+        has(&["listener app shares its address with", &pid, "never reach this server", "stop it"]),
     );
     browser.wait("its box", BOXES, has(&["app"]));
     stranger.leaves();

@@ -164,7 +164,7 @@ fn what_cannot_be_shown_is_refused_with_a_reason() {
         command
     };
     let (code, text) = refused_start(&mut command(&[]));
-    assert!(code == Some(2) && text.contains("no terminal") && text.contains("--once"), "{text}");
+    assert!(code == Some(2) && text.contains("not a terminal") && text.contains("--once"), "{text}");
     for arguments in [&["--once"][..], &["--json"]] {
         let (code, text) = refused_start(&mut command(arguments));
         assert!(

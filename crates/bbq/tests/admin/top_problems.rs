@@ -99,7 +99,7 @@ fn a_worker_that_is_held_while_it_sleeps() {
             screen,
             &[
                 &["! worker 0 is stalled: it has not returned to its event loop for"],
-                &["nobody takes its new ones"],
+                &["no worker takes its new connections"],
             ],
         )
     });
@@ -161,7 +161,7 @@ fn a_full_disk() {
             let screen = top.wait("no room", |screen| {
                 shows(screen, &[&["! lane 0 waits for space:"]])
                     && without_breaks(screen).contains(
-                        "messages are in memory only, and when it is full, senders wait (on_full=block)",
+                        "messages are in memory only; when memory is full, senders wait (on_full=block)",
                     )
             });
             let is_marked =

@@ -49,7 +49,7 @@ fn a_right_file_is_shown_as_it_would_be_used() {
     assert_eq!(check("# defaults\n").0, Some(0), "a file with only a comment means the defaults");
 }
 
-const MEETS: &str = "on this machine, now, a server of this user would meet";
+const MEETS: &str = "a server that this user starts now would have these problems on this machine";
 
 #[test]
 fn what_is_in_the_way_on_this_machine_is_shown() {
@@ -287,7 +287,10 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("listen = []\n", "listen has 0; allowed: a list of 1 to 256"),
         ("listen = [\"lnes+tcp://127.0.0.1:1\"]\n", "did you mean \"lines\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1?on_ful=block\"]\n", "did you mean \"on_full\"?"),
-        ("listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n", "listened on twice"),
+        (
+            "listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n",
+            "has the address of another listener",
+        ),
         ("listen = [\"bbq+tcp://127.0.0.1:1?on_full=drop-newest\"]\n", "contradicts bbq"),
         ("listen = [\"lines+unix:///tmp/x?distribution=reuseport\"]\n", "unix sockets"),
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),

@@ -39,7 +39,7 @@ fn a_key_is_explained_in_full() {
     assert_eq!(
         text,
         "spool.bytes_max\n  \
-         All segments together, including space that is allocated ahead; at least 2 segments per worker.\n  \
+         The size of all segments together, including space allocated ahead; at least 2 segments per worker.\n  \
          type        size: a number, or a text such as \"64KiB\" or \"10GB\"\n  \
          unit        bytes\n  \
          allowed     128KiB or more\n  \
@@ -57,7 +57,7 @@ fn programs_get_the_same_as_json() {
     let (code, text) = explain(FILE, &["--json", "spool.bytes_max", "--config", "bbq.toml"], &[]);
     let expected = serde_json::json!([{
         "key": "spool.bytes_max",
-        "meaning": "all segments together, including space that is allocated ahead; at least 2 segments per worker",
+        "meaning": "the size of all segments together, including space allocated ahead; at least 2 segments per worker",
         "type": "size", "unit": "bytes", "allowed": "128KiB or more", "default": "10GiB",
         "variable": "BBQ_SPOOL_BYTES_MAX", "option": null, "reload": "applies",
         "in_effect": [{"of": null, "value": "2GiB", "from": "bbq.toml:11:13"}],

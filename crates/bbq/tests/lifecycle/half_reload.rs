@@ -59,10 +59,10 @@ fn is_open(setup: &Setup, index: usize) -> bool {
 fn a_file_that_is_cut_off_is_refused_with_what_is_missing() {
     let setup = setup();
     let server = Lineage::start(&setup);
-    let all = ["every listener (", "open those of the defaults", "every sink (first, second)"];
-    let three: &[&str] = &[all[0], all[1], all[2], "ends with line 3, and 7 lines of before are missing"];
+    let all = ["every listener (", "open the default listeners instead", "every sink (first, second)"];
+    let three: &[&str] = &[all[0], all[1], all[2], "ends with line 3, and lacks 7 lines of the earlier file"];
     let four: &[&str] = &[all[2], "ends with line 4"];
-    let seven: &[&str] = &["ends with line 7, and 3 lines of before are missing"];
+    let seven: &[&str] = &["ends with line 7, and lacks 3 lines of the earlier file"];
     for (lines, words) in [(3, three), (4, four), (7, seven)] {
         write(&setup, &first(lines));
         let why = server.refused(Signal::HUP);

@@ -55,6 +55,6 @@ fn it_replaces_nothing_and_a_wrong_answer_writes_nothing() {
     fs::write(&path, "mine").expect("a file");
     let output = init(directory.path(), &["--yes"], "");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is there already"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("already exists"), "{output:?}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
 }

@@ -76,7 +76,7 @@ fn the_man_pages_have_every_option_and_no_errors() {
     let wrong = Command::new(BBQ).args(["man", "sink", "rename", "all"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(2));
     let why = String::from_utf8(wrong.stderr).expect("text");
-    assert!(why.contains("\"all\" is no command of rename; there are: none"), "{why}");
+    assert!(why.contains("\"all\" is not a command of rename; there are: none"), "{why}");
 }
 
 /// The script for a shell, in a file.

@@ -187,10 +187,10 @@ fn a_stop_without_room_says_who_has_which_messages() {
         assert_eq!(server.stop(), Some(1), "{}", setup.log());
         let log = setup.log();
         for part in [
-            "stopping while there is no room: messages in memory are written only if there is some within seconds",
+            "stopping while there is no room: messages in memory are written only if room is made within seconds",
             "and none was acknowledged as durable",
-            "and were not acknowledged: bbq clients send them again, an HTTP client has an error messages=300",
-            "are lost, as their senders do not send them again; they are counted as dropped (unwritten) messages=1",
+            "and not acknowledged: bbq clients send them again, HTTP clients get an error messages=300",
+            "are lost, because their senders do not send them again; they are counted as dropped (unwritten) messages=1",
         ] {
             assert!(log.contains(part), "{part}: {log}");
         }
@@ -219,12 +219,12 @@ fn a_sink_on_a_full_disk_says_so_and_goes_on_by_itself() {
             &path,
             "; its disk has ",
             " free, and the next write needs ",
-            "make room on the disk of this path; delivery resumes by itself",
+            "make room on the disk of this path; delivery resumes automatically",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         server.wait_log(
-            "the disk is full, or what this user may have of it; delivery resumes by itself when there is room, messages stay spooled",
+            "the disk, or the quota of this user on it, is full; messages stay spooled, delivery resumes automatically when there is room",
         );
         let grown = Command::new("mount").args(["-o", "remount,size=8m"]).arg(&disk).status();
         assert!(grown.expect("mount runs").success());

@@ -57,7 +57,7 @@ fn why_a_server_takes_nothing_is_told_once() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
     fs::rename(setup.data(), setup.path().join("moved")).expect("it is moved");
-    server.wait_log("does not lead any more");
+    server.wait_log("is no longer what the server opened");
     let line = setup.path().join("line");
     fs::write(&line, "a line\n").expect("a file");
     let (code, text) = refused_start(send(setup.address(0)).args(["--timeout", "4"]).arg(&line));

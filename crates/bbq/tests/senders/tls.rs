@@ -127,7 +127,7 @@ fn bbq_send_sends_by_tls_and_says_why_it_does_not() {
         (
             &["--to", &plain, "--tls-ca", &ca, &file],
             2,
-            "no server is reached by TLS; write bbq+tls://HOST:PORT",
+            "no server is reached over TLS; write bbq+tls://HOST:PORT",
         ),
     ] {
         let (ended, said) = refused(options);

@@ -134,7 +134,7 @@ fn new_files_are_read_when_it_connects_again() {
 fn files_that_cannot_be_used_are_refused_at_the_start() {
     for (options, words) in [
         ("tls_ca={dir}/nowhere.pem", "tls_ca: cannot read"),
-        ("tls_cert={dir}/nowhere.pem", "write tls_key=PATH, too"),
+        ("tls_cert={dir}/nowhere.pem", "also write tls_key=PATH"),
     ] {
         let mut setup = edge_to("null:");
         setup.set_sinks(&[&format!("bbq+tls://localhost:1?{options}")]);

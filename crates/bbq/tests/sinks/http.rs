@@ -170,7 +170,7 @@ fn dead_letters_have_a_limit() {
         let deleted = status["sinks"][0]["letters_deleted"].as_u64().expect("a count");
         deleted > 0 && deleted + dead_letters(&setup).len() as u64 == messages as u64
     });
-    server.wait_log("dead letters deleted, as they took dead_letters_bytes");
+    server.wait_log("dead letters deleted because they reached dead_letters_bytes");
     let (code, text) = server.health();
     assert!(code == 503 && text.contains("raise dead_letters_bytes"), "{text}");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());

@@ -40,7 +40,7 @@ fn a_server_that_refuses_everything_from_now_on_is_waited_for() {
     wait_nothing_queued(&server, 3);
     is_broken.store(true, Ordering::Relaxed);
     server.send(0, &lines(0..3000));
-    wait_problem(&server, "refuses a request without messages, too");
+    wait_problem(&server, "also refuses a request without messages");
     is_broken.store(false, Ordering::Relaxed);
     let status = wait_nothing_queued(&server, 3003);
     // The first, and those before it was asked.
@@ -113,7 +113,7 @@ fn a_message_on_which_a_server_fails_is_set_apart_after_a_minute() {
         server.send(0, &lines(100..200));
     }
     for server in &servers {
-        wait_problem(server, "to a single message, which is set apart if that lasts 60 s");
+        wait_problem(server, "to a single message, which becomes a dead letter if that lasts 60 s");
         assert_eq!(server.status()["ledger"]["dropped"], json!({}));
     }
     let start = Instant::now();

@@ -97,7 +97,7 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
     for (options, words) in [
         ("tls_ca={dir}/nowhere.pem", "tls_ca: cannot read"),
         ("tls_cert={dir}/nowhere.pem&tls_key={dir}/nowhere.pem", "tls_cert: cannot read"),
-        ("tls_cert={dir}/nowhere.pem", "write tls_key=PATH, too"),
+        ("tls_cert={dir}/nowhere.pem", "also write tls_key=PATH"),
     ] {
         let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
         setup.set_sinks(&[&format!("https://localhost:1/?{options}")]);

@@ -310,7 +310,7 @@ fn what_the_broker_has_lost_is_sent_again() {
     drop(broker);
 }
 
-pub(crate) const LEFT_OPEN: &str = "the brokers have left a transaction open";
+pub(crate) const LEFT_OPEN: &str = "the brokers left a transaction open";
 
 /// Apache Kafka that starts again leaves out the marks of a transaction that was about to end, where it knows no leader (KAFKA-20734).
 #[test]
@@ -375,7 +375,7 @@ fn what_is_lost_and_not_kept_is_told() {
     let broker = kafka.start();
     let at_first = first.start();
     at_first.send(1, b"not lost\n");
-    at_first.wait_log("the brokers lost messages that are not here any more");
+    at_first.wait_log("the brokers lost messages that are no longer in the spool");
     at_first.wait_delivered(3);
     assert_eq!(values(), BTreeSet::from(["kept", "not lost"].map(str::to_owned)));
     drop(broker);
@@ -413,7 +413,7 @@ fn progress_is_found_behind_that_of_many_other_servers() {
     at_first.wait_status("11 messages", |status| {
         status["ledger"]["delivered"] == 11 && status["ledger"]["queued"] == 0
     });
-    assert!(!first.log().contains("does not have what bbq wrote"), "{}", first.log());
+    assert!(!first.log().contains("lacks records that bbq wrote"), "{}", first.log());
     assert_each_once(&kafka.read("far"), 11);
 }
 
@@ -543,8 +543,8 @@ fn a_topic_that_refuses_everything_gets_no_spool_of_dead_letters() {
     let first = edge(&kafka, "keyless", "key=none");
     let at_first = first.start();
     send_all(&first, 0, 1000);
-    let problem = wait_problem(&at_first, "refuses a message of bbq's own, too");
-    assert!(problem.contains("a compacted one needs a key"), "{problem}");
+    let problem = wait_problem(&at_first, "also refuse a message of bbq's own");
+    assert!(problem.contains("a compacted topic needs a key"), "{problem}");
     assert_eq!(at_first.status()["ledger"]["dropped"], json!({}), "no message was given up");
     kafka.configure("keyless", "cleanup.policy=delete");
     let status = at_first.wait_delivered(1000);
@@ -596,7 +596,7 @@ fn told(address: &str, topic: &str, query: &str, words: &[&str]) {
 #[test]
 fn what_an_operator_has_to_do_is_told() {
     let nobody = format!("127.0.0.1:{}", free_ports(1)[0]);
-    told(&nobody, TOPIC, "", &["onnection refused", "are the brokers there"]);
+    told(&nobody, TOPIC, "", &["onnection refused", "check that the brokers are running"]);
     let strict = Kafka::new("auto.create.topics.enable=false\ntransaction.max.timeout.ms=30000\n");
     let broker = strict.start();
     let address = strict.address();

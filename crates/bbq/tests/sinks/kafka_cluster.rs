@@ -108,7 +108,7 @@ fn each_message_is_there_once_and_in_order_whichever_broker_is_killed() {
     brokers[also_gone] = None;
     Senders::start(&first, senders..senders + SENDERS, COUNT).wait();
     senders += SENDERS;
-    wait_problem(&at_first, "brokers there?");
+    wait_problem(&at_first, "brokers are running");
     brokers[gone] = Some(cluster.members[gone].launch());
     brokers[also_gone] = Some(cluster.members[also_gone].start());
     at_first.wait_delivered((senders * COUNT).into());

@@ -144,7 +144,7 @@ fn a_file_that_is_cut_short_is_told() {
             server.wait_status("the cut", |status| status["sinks"][0]["truncations"].as_u64() >= Some(round));
         assert_balanced(&status);
     }
-    server.wait_log("times that another program cut the output file short");
+    server.wait_log("times that another program truncated the output file");
     let finding = |status: &serde_json::Value| {
         let findings = status["findings"].as_array().cloned().unwrap_or_default();
         findings.iter().any(|finding| finding["name"] == "truncated" && finding["level"] == "notice")

@@ -230,7 +230,7 @@ fn what_is_lost_and_not_kept_is_told() {
     let broker = nats.start();
     let at_first = first.start();
     at_first.send(1, b"not lost\n");
-    at_first.wait_log("the server lost messages that are not here any more");
+    at_first.wait_log("the server lost messages that are no longer in the spool");
     at_first.wait_delivered(2);
     let messages = broker.client().read(STREAM, "logs");
     assert_eq!(messages.iter().map(Message::text).collect::<Vec<_>>(), ["not lost"]);

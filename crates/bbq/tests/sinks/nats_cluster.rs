@@ -170,7 +170,7 @@ fn without_most_members_the_sink_waits_and_says_why() {
     at_first.wait_delivered(5000);
     members.truncate(1);
     send_all(&first, 1, 5000);
-    wait_problem(&at_first, "are most servers of the cluster there?");
+    wait_problem(&at_first, "check that most servers of the cluster are running");
     members.extend(cluster.members[1..].iter().map(|member| Some(member.launch())));
     at_first.wait_delivered(10_000);
     assert_once_and_in_order(&cluster.read(), 2, 5000);

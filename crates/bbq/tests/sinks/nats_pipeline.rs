@@ -414,7 +414,7 @@ fn a_user_with_permission_for_the_progress_alone_delivers_one_batch_at_a_time() 
     let mut client = broker.client();
     let config = json!({ "name": STREAM, "subjects": ["logs", "bbq.progress.*"], "allow_atomic": true });
     client.api(&format!("STREAM.UPDATE.{STREAM}"), &config);
-    server.wait_log("batches go one by one");
+    server.wait_log("sending batches one by one");
     server.wait_delivered(20_000);
     assert_once_and_in_order(&client.read(STREAM, "logs"), 1, 20_000);
 }

@@ -199,7 +199,7 @@ fn a_message_that_a_destination_never_takes_can_be_skipped_alone() {
         .iter()
         .map(|letter| (letter["message"].as_str().expect("text"), letter["rejected"].as_str().expect("why")))
         .collect();
-    let why = "skipped, as an operator told the sink";
+    let why = "skipped by an operator";
     assert_eq!(texts, [("poison a", why), ("poison b", why)]);
     let delivered = bodies.try_iter().filter(|body| !body.contains("poison")).collect::<String>();
     assert_eq!(delivered, "line 0\nline 1\n");
@@ -493,7 +493,10 @@ fn a_renamed_sink_goes_on_where_it_was() {
     let both = "archive&keep=3&rotate=daily\", \"null:?name=first";
     let status = change("one", both, &|status| status["refused_change"].is_string());
     let why = status["refused_change"].as_str().expect("a text");
-    assert!(why.contains("it was renamed to first (bbq sink rename), which is configured, too"), "{why}");
+    assert!(
+        why.contains("it was renamed to first (bbq sink rename), and a sink of that name is also configured"),
+        "{why}"
+    );
     let status = change("first", "cold", &|status| status["sinks"][0]["name"] == "first");
     assert_eq!(
         (of_sink(&status, "first")["delivered"].as_u64(), &of_sink(&status, "first")["dropped"]),
@@ -521,7 +524,7 @@ fn mistakes_are_told() {
     setup.set_sinks(&["file:{dir}/out.log?name=one", "null:?name=two"]);
     let server = setup.start();
     for (arguments, says) in [
-        (&["pause", "three"][..], "no sink is called \"three\"; there are: one, two"),
+        (&["pause", "three"][..], "no sink has the name \"three\"; there are: one, two"),
         (&["resend", "one"], "only sinks http: and otlp take dead letters again, and one is another kind"),
         (&["skip", "one", "--before", "soon"], "use now, how long ago (90s, 10m, 2h, 1d), or a time such as"),
     ] {

@@ -121,7 +121,7 @@ fn a_receiver_that_wants_time_gets_it_and_everything() {
         let begin = Instant::now();
         server.send(0, &lines(0..10));
         let status = server.wait_delivered(11);
-        server.wait_log("it wants to be asked again in 2 s");
+        server.wait_log("it asks for another try in 2 s");
         server.wait_log("busy");
         // However slow the machine is, this is the least.
         assert!(begin.elapsed() >= Duration::from_secs(2), "{to} was asked too early");
@@ -305,7 +305,7 @@ fn a_server_that_is_no_receiver_is_told() {
     let setup = sender(&format!("otlp+http://{address}"));
     let server = setup.start();
     server.send(0, &lines(0..10));
-    wait_problem(&server, "responds with something else than OTLP; check the path");
+    wait_problem(&server, "responds with something other than OTLP; check the path");
     assert_eq!(server.status()["ledger"]["queued"], 10);
     assert_eq!(server.stop(), Some(0));
 }

@@ -347,7 +347,7 @@ fn a_server_is_asked_again_when_it_wants_to_be() {
     let start = Instant::now();
     server.send(0, &lines(0..10));
     wait_problem(&server, "too many");
-    wait_problem(&server, "it wants to be asked again in 2 s");
+    wait_problem(&server, "it asks for another try in 2 s");
     server.wait_delivered(10);
     assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
     assert_eq!(bodies.try_iter().count(), 2);

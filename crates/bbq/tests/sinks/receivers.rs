@@ -62,7 +62,7 @@ fn a_receiver_that_is_killed_is_left_for_the_other() {
         server.send(0, b"last\n");
         let status = server.wait_delivered(u64::from(MESSAGES) + 2);
         assert_eq!(status["ledger"]["dropped"], json!({}), "{status:#}");
-        server.wait_log("another receiver gets the messages");
+        server.wait_log("switched to another receiver for the messages");
         server.wait_log(&format!("http://{b}"));
         // It stays with the second one.
         let first = receivers[0].start();

@@ -168,7 +168,7 @@ fn what_came_while_the_server_was_away_or_had_no_bucket_is_written_later() {
     server.send(1, b"early\n");
     wait_problem(&server, "onnect");
     let _s3_server = s3.start();
-    wait_problem(&server, "is there such a bucket? bbq makes none");
+    wait_problem(&server, "check that the bucket exists; bbq does not create it");
     s3.make_bucket();
     server.wait_delivered(1);
     assert_eq!(messages(&s3.bucket()), ["early"]);

@@ -182,7 +182,7 @@ fn a_topic_that_is_missing_holds_up_nobody() {
     assert_eq!(found("some-known"), [record("x/known", "1"), record("none/known", "3")]);
     assert_eq!(found("some-other"), [record("x/strange.1", "2")]);
     let log = first.log();
-    assert!(log.contains("the topic is not there") && log.contains("some-strange-1"), "{log}");
+    assert!(log.contains("bbq cannot find or use the topic") && log.contains("some-strange-1"), "{log}");
     assert!(!kafka.topics().contains(&"some-strange-1".to_owned()));
 }
 

@@ -71,7 +71,7 @@ impl<'a> Lineage<'a> {
     /// A signal whose change ends with these words in the log. If a sync takes seconds, the change is cancelled; then the signal is sent
     /// again.
     fn ask(&self, signal: Signal, done: &str) {
-        const CANCELLED: &str = "did not come to a commit within";
+        const CANCELLED: &str = "did not commit within";
         let start = Instant::now();
         let (before, mut cancelled) = (self.count(done), self.count(CANCELLED));
         self.signal(signal);

@@ -265,7 +265,7 @@ impl Output for FileOutput {
             warn!(%path, bytes, "another process truncated the file; continuing at its end");
         } else if length > self.length {
             // The length includes their bytes: a cut to the length of ours alone would cut off our last bytes.
-            warn!(path = %self.path.display(), bytes = length - self.length, "another process writes to the file, too");
+            warn!(path = %self.path.display(), bytes = length - self.length, "another process also writes to the file");
         }
         self.length = length;
         Ok(())
@@ -351,7 +351,7 @@ fn make_directories(storage: &dyn Storage, path: &Path) -> io::Result<()> {
     match storage.create_dir_all(parent) {
         Ok(()) if !was_there => {
             // The path may be misspelt.
-            info!(directory = %parent.display(), "made the directory of this file, as it was not there");
+            info!(directory = %parent.display(), "created the missing directory of this file");
             Ok(())
         }
         // If this directory exists already, it does not matter that the one above is closed to us.

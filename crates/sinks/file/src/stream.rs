@@ -88,7 +88,10 @@ impl StreamOutput {
         let error = io::Error::from(error);
         let text = match error.kind() {
             ErrorKind::BrokenPipe => {
-                format!("{}: its reader closed it; the next reader gets the rest ({error})", self.name)
+                format!(
+                    "{}: its reader closed it; the next reader gets the remaining messages ({error})",
+                    self.name
+                )
             }
             _ => format!("{}: {error}", self.name),
         };

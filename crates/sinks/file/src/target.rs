@@ -27,7 +27,7 @@ pub static FILE: Kind = Kind {
             key: "rotate_bytes",
             values: Values::Size(4096..=1 << 50),
             default: "never",
-            meaning: "sets the file aside before a message that would make it larger; a larger message has a file of its own",
+            meaning: "the size limit of the file, which is set aside before a message that would exceed it; a larger message gets its own file",
         },
         SpecOption {
             key: "rotate",
@@ -39,7 +39,7 @@ pub static FILE: Kind = Kind {
             key: "keep",
             values: Values::Number(1..=u32::MAX as u64),
             default: "all",
-            meaning: "how many files that were set aside are kept; needs rotate or rotate_bytes",
+            meaning: "how many files that were set aside are kept; requires rotate or rotate_bytes",
         },
     ]],
     is_exclusive: true,

@@ -63,11 +63,11 @@ impl Shared {
             Ok(id) => {
                 *self.id() = id;
                 warn!(
-                    "another server has the name of this link, as one on a copy of this data directory does; passing messages on \
-                     under a new name"
+                    "another server uses the name of this link, probably on a copy of this data directory; passing messages on under a \
+                     new name"
                 );
             }
-            Err(error) => warn!(%error, "cannot make a new name for the link"),
+            Err(error) => warn!(%error, "cannot create a new name for the link"),
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn refusal_error(refusal: &Refusal) -> io::Error {
         RefusalCode::Version => {
             "; upgrade that server first: its version does not accept messages from another server"
         }
-        RefusalCode::TakenOver => "; does another server use a copy of this data directory?",
+        RefusalCode::TakenOver => "; check whether another server uses a copy of this data directory",
         _ => "",
     };
     io::Error::other(format!("the server refused: {}{remedy}", refusal.text))

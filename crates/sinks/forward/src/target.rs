@@ -20,7 +20,7 @@ const OPTIONS: [SpecOption; 2] = [
         key: "token",
         values: Values::Secret,
         default: "none",
-        meaning: "what the next server asks for, if its listener has `tokens`",
+        meaning: "the token for the next server, if its listener has `tokens`",
     },
     DEAD_LETTERS_OPTION,
 ];
@@ -49,7 +49,7 @@ pub static FORWARD: Kind = Kind {
 pub static FORWARD_TLS: Kind = Kind {
     word: "bbq+tls",
     argument: "//HOST[:PORT][,HOST[:PORT]...]",
-    summary: "the same, by TLS",
+    summary: "the same, over TLS",
     options: &[&OPTIONS, &tls_options::OPTIONS, &[TLS_SERVER_NAME]],
     is_exclusive: false,
     parse: |argument, query| {
@@ -71,7 +71,7 @@ pub static FORWARD_TLS: Kind = Kind {
 pub static FORWARD_UNIX: Kind = Kind {
     word: "bbq+unix",
     argument: "//PATH",
-    summary: "the same, by a unix socket",
+    summary: "the same, over a unix socket",
     options: &[&OPTIONS],
     is_exclusive: false,
     parse: |argument, query| {
@@ -109,7 +109,7 @@ impl Spec<'_> {
         for text in list.split(',') {
             let address = HostPort::parse(text).and_then(&make).map_err(|why| self.wrong(why))?;
             if addresses.contains(&address) {
-                return Err(self.wrong(&format!("{address} is there twice")));
+                return Err(self.wrong(&format!("{address} is listed twice")));
             }
             addresses.push(address);
         }
@@ -183,7 +183,7 @@ mod tests {
             ("bbq://logs1/path", "follow the port"),
             ("bbq://me@logs1", "no user"),
             ("bbq://a b", "neither a name"),
-            ("bbq://logs1,logs2:1,logs1:7700", "bbq://logs1:7700 is there twice"),
+            ("bbq://logs1,logs2:1,logs1:7700", "bbq://logs1:7700 is listed twice"),
             (&many, "twice"),
             (&others, "more than 16"),
             ("bbq+tls:logs1:7700", "// is missing"),

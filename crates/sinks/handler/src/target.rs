@@ -20,7 +20,7 @@ static HANDLER: Kind = Kind {
     summary: "calls the program that the server runs in",
     options: &[],
     is_exclusive: false,
-    parse: |_, _| Err(ConfigError::new("handler: is no SPEC; ServerBuilder::handler takes a handler")),
+    parse: |_, _| Err(ConfigError::new("handler: is not a SPEC; ServerBuilder::handler takes a handler")),
 };
 
 struct HandlerTarget {

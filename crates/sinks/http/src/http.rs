@@ -52,7 +52,7 @@ const BODY_OPTIONS: [SpecOption; 6] = [
         key: "query",
         values: Values::Text { form: "key=value&...", pattern: "" },
         default: "none",
-        meaning: "what follows the question mark of the URL; with an `&` only in a table",
+        meaning: "the query of the URL, without its question mark; a query with an `&` works only in a table",
     },
     SpecOption {
         key: "compress",
@@ -77,7 +77,7 @@ pub static HTTP: Kind = Kind {
 pub static HTTPS: Kind = Kind {
     word: "https",
     argument: "//HOST[:PORT][,...]/PATH",
-    summary: "the same, by TLS",
+    summary: "the same, over TLS",
     options: &[&BODY_OPTIONS, &headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| {
@@ -100,7 +100,7 @@ fn parse(
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
     if preset == Preset::Clickhouse && !uris.iter().all(|uri| url::has_key(uri, "query")) {
         return Err(ConfigError::new(format!(
-            "{:?}: preset=clickhouse lacks the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
+            "{:?}: preset=clickhouse needs the statement; write query = \"query=INSERT INTO TABLE FORMAT JSONEachRow\"",
             written.shown()
         )));
     }
@@ -303,7 +303,7 @@ mod tests {
             ("http://a,/", "no host"),
             ("http://a,b:0/", "the port"),
             ("http://a,user:sesame@b/", "authorization_file"),
-            ("http://a:80,b,A/", "A is there twice"),
+            ("http://a:80,b,A/", "A is listed twice"),
             ("http://a:1,http://b:1/path", "one scheme and one path"),
             ("http://a/path,http://b/path", "one scheme and one path"),
             ("http://a, b/", "invalid"),

@@ -95,7 +95,8 @@ impl Connection {
             warn!(
                 sink = settings.name,
                 topic = settings.progress,
-                "the topic of the progress forgets old records, and with them how far a quiet sink is; set its cleanup.policy to compact"
+                "the topic of the progress deletes old records, and with them the position of a quiet sink; set its cleanup.policy to \
+                 compact"
             );
         }
         let batch_bytes = client::batch_bytes(message_bytes_max, link.shared.batch_bytes_max());
@@ -185,10 +186,11 @@ impl Connection {
         if lost > 0 {
             let text = match has_found {
                 true => {
-                    "the brokers lost progress that they had acknowledged, and its messages; sending again those that are still here"
+                    "the brokers lost progress that they had acknowledged, and its messages; sending again the messages that are still in \
+                     the spool"
                 }
                 false => {
-                    "the topic of the progress does not have what bbq wrote; sending again what is still here"
+                    "the topic of the progress lacks records that bbq wrote; sending again the messages that are still in the spool"
                 }
             };
             warn!(sink = settings.name, topic = settings.progress, messages = lost, "{text}");

@@ -18,14 +18,14 @@ impl Copies {
         if replicas < 2 {
             return (brokers > 1).then(|| {
                 format!(
-                    "the topic {topic} is on one of {brokers} brokers: the sink waits while that one is away, and what it loses is lost; give \
-                     the topic more replicas (kafka-reassign-partitions)"
+                    "the topic {topic} is on one of {brokers} brokers: the sink waits while that broker is away, and messages that it \
+                     loses are lost; give the topic more replicas (kafka-reassign-partitions)"
                 )
             });
         }
         (min_in_sync == Some(1)).then(|| {
             format!(
-                "one broker may acknowledge what is written to the topic {topic}, while the others are behind, and be lost; set its \
+                "one broker alone may acknowledge messages of the topic {topic}, which are lost if that broker is lost; set the topic's \
                  min.insync.replicas to 2: kafka-configs --alter --topic {topic} --add-config min.insync.replicas=2"
             )
         })

@@ -72,8 +72,8 @@ impl Connection {
             topic = settings.progress,
             partitions = ?partitions,
             is_committed,
-            "the brokers have left a transaction open that they had ended; ending it. Unless it is committed, its messages are sent again, and \
-             come twice where the brokers had committed a part of it"
+            "the brokers left a transaction open that they had ended; ending it. Unless it is committed, its messages are sent again, and \
+             come twice where the brokers had committed a part"
         );
         self.begin()?;
         let send = |topic: &str, partition: i32, value: Option<&[u8]>| {

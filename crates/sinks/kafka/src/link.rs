@@ -107,7 +107,7 @@ impl KafkaLink {
         let gone = self.shared.gone(lane, group.first_record());
         if gone > 0 {
             let sink = &self.settings.name;
-            error!(sink, lane, messages = gone, "the brokers lost messages that are not here any more");
+            error!(sink, lane, messages = gone, "the brokers lost messages that are no longer in the spool");
         }
         // `refused` says which messages are dead letters.
         self.outgoing.push(group, stored, &Positions::default());

@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use super::settings::KafkaSettings;
 
 /// What a cluster needs to go on.
-pub(super) const MAJORITY: &str = "; are most of the brokers there?";
+pub(super) const MAJORITY: &str = "; check that most of the brokers are running";
 
 /// What the error of a message says about the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +66,12 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
     let KafkaSettings { topic, progress, is_exactly_once, .. } = settings;
     match code {
         Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
-            format!("; is there a topic {topic}? make it with kafka-topics --create --topic {topic}")
+            format!(
+                "; check that the topic {topic} exists, or create it with kafka-topics --create --topic {topic}"
+            )
         }
         Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => {
-            format!("{MAJORITY} {topic} and {progress} take nothing without their min.insync.replicas")
+            format!("{MAJORITY}: {topic} and {progress} take nothing without their min.insync.replicas")
         }
         Code::OperationTimedOut
         | Code::RequestTimedOut
@@ -79,7 +81,7 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
         | Code::CoordinatorLoadInProgress => MAJORITY.to_owned(),
         Code::TopicAuthorizationFailed if *is_exactly_once => format!(
             "; the user needs the operations Describe and Write on the topic {topic}, and Describe, Read and Write on {progress} (and \
-             Create, unless it is there)"
+             Create, unless it exists)"
         ),
         Code::TopicAuthorizationFailed => {
             format!("; the user needs the operations Describe and Write on the topic {topic}")
@@ -105,7 +107,7 @@ pub(super) fn remedy(settings: &KafkaSettings, code: Code) -> String {
             "; bbq needs Apache Kafka 2.5 or newer, or exactly_once=off and 0.11".to_owned()
         }
         Code::BrokerTransportFailure | Code::AllBrokersDown if settings.security.is_plain() => {
-            "; are the brokers there? if they want TLS, set tls=on".to_owned()
+            "; check that the brokers are running; if they require TLS, set tls=on".to_owned()
         }
         _ => String::new(),
     }

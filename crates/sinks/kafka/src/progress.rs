@@ -138,9 +138,10 @@ impl<'a> Reader<'a> {
         let mut finds_left_open = self.finds_left_open;
         loop {
             let why = format!(
-                "a transaction stays open for longer than one of this sink can; unless another server has a longer \
-                 transaction_timeout_seconds, brokers that were killed left it behind, and it never ends: find it by `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it by its command abort; \
-                 at most a transaction's messages may come twice then",
+                "a transaction is open for longer than a transaction of this sink can be. Unless another server has a longer \
+                 transaction_timeout_seconds, brokers that were killed left it behind, and it never ends: find it with \
+                 `kafka-transactions.sh --bootstrap-server {} find-hanging --topic {} --partition 0`, and end it with its command abort; \
+                 at most the messages of one transaction may then come twice",
                 self.settings.servers, self.settings.progress
             );
             self.check(&why, self.deadline)?;
@@ -286,7 +287,7 @@ impl Drop for Consuming {
             is_closing = Instant::now() < deadline;
         }
         if !consumer.closed() {
-            tracing::warn!("a consumer of librdkafka does not close; it is left alone");
+            tracing::warn!("a consumer of librdkafka does not close; it is left open");
             std::mem::forget(consumer);
         }
     }

@@ -47,33 +47,33 @@ pub static KAFKA: Kind = Kind {
             key: "exactly_once",
             values: ON_OFF,
             default: "on",
-            meaning: "writes in transactions; `off`: a message may come twice after a failure, and nothing but the topic is needed",
+            meaning: "`on` writes in transactions; with `off` a message may come twice after a failure, and only the topic is needed",
         },
         SpecOption {
             key: "create",
             values: ON_OFF,
             default: "on",
-            meaning: "of a TOPIC with fields: creates topics that are missing, as the brokers are configured; `off`: their messages go to the \
-                      topic with `other` in place of each field",
+            meaning: "if TOPIC has fields: `on` creates missing topics, as the brokers are configured; with `off` their messages go to \
+                      the topic with `other` in place of each field",
         },
         SpecOption {
             key: "progress_topic",
             values: Values::Text { form: "TOPIC", pattern: "" },
             default: "TOPIC-bbq-progress",
-            meaning: "the topic where bbq keeps its position; created if it is missing; must be given if TOPIC has fields",
+            meaning: "the topic where bbq keeps its position; created if missing; required if TOPIC has fields",
         },
         SpecOption {
             key: "transaction_timeout_seconds",
             values: Values::Number(1..=TRANSACTION_SECONDS_MAX),
             default: "60",
-            meaning: "after so long without bbq the brokers end a transaction, for which readers wait",
+            meaning: "how long the brokers wait for bbq before they end a transaction; readers wait for an open transaction",
         },
         SpecOption {
             key: "keep_seconds",
             values: Values::NumberOrNever(1..=KEEP_SECONDS_MAX),
             default: "150",
-            meaning: "how long messages stay in the spool after the brokers have acknowledged them, to be sent again if they lose them (at most \
-                      a quarter of the spool): longer than the brokers' systems hold back writes (Linux: 30 s)",
+            meaning: "how long messages stay in the spool (at most a quarter of it) after the brokers have acknowledged them, to be sent \
+                      again if the brokers lose them. Set it longer than the brokers' systems hold back writes (Linux: 30 s)",
         },
         SpecOption {
             key: "key",
@@ -119,7 +119,7 @@ pub static KAFKA: Kind = Kind {
             key: "tls",
             values: ON_OFF,
             default: "off",
-            meaning: "TLS; `tls_ca` and `tls_cert` turn it on, too",
+            meaning: "TLS; `tls_ca` and `tls_cert` also turn it on",
         },
         tls_options::CA,
         tls_options::CERTIFICATE,
@@ -136,7 +136,9 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let rest = argument.strip_prefix("//").ok_or_else(|| wrong("it has no host".to_owned()))?;
     let (hosts, topic) = rest.split_once('/').ok_or_else(|| wrong("it has no topic".to_owned()))?;
     if hosts.contains('@') {
-        return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
+        return Err(wrong(
+            "it must not have a user and a password; use the options user and password_file".to_owned(),
+        ));
     }
     let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
     let servers = servers.iter().map(|(host, port)| with_port(host, *port)).collect::<Vec<_>>().join(",");

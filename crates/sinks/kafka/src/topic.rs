@@ -64,7 +64,7 @@ pub(super) fn check_topic(topic: &str) -> Result<(), String> {
     if topic.is_empty() {
         Err("it has no topic".to_owned())
     } else if !topic.chars().all(is_allowed) || [".", ".."].contains(&topic) {
-        Err(format!("{topic:?} is not the name of a topic; letters, digits, dot, _ and - may be in it"))
+        Err(format!("{topic:?} is not the name of a topic; use letters, digits, dot, _ and -"))
     } else if topic.len() > TOPIC_BYTES_MAX {
         Err(format!(
             "the name of a topic has at most {TOPIC_BYTES_MAX} characters, {topic:?} has {}",

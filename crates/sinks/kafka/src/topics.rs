@@ -98,7 +98,7 @@ impl KnownTopics {
                 topic,
                 other = settings.topic,
                 silent,
-                "the topic is not there for bbq, and bbq does not create it ({why}): its messages go to the topic of all others"
+                "bbq cannot find or use the topic, and does not create it ({why}): its messages go to the topic for all others"
             );
         }
         self.missing.retain(|_, since| is_recent(since));

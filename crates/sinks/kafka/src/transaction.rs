@@ -298,7 +298,7 @@ impl Connection {
         let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
         if refused.len() > REFUSED_IN_A_ROW_MAX {
             link.size.shrink();
-            return failed("so it says of too many messages at once; look at the settings of the topic");
+            return failed("they refused too many messages at once; check the settings of the topic");
         }
         let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
         let is_doubtful = !may_take && link.refused_in_a_row + refused.len() > FIRST_REFUSALS_MAX;
@@ -306,12 +306,14 @@ impl Connection {
         if *code == Code::InvalidTimestamp && (is_doubtful || are_many) {
             // The server has set the times, and not a sender.
             link.refused_in_a_row = 0;
-            return failed("what waits is too old for the topic: raise its message.timestamp.before.max.ms");
+            return failed(
+                "the waiting messages are too old for the topic: raise its message.timestamp.before.max.ms",
+            );
         }
         if self.settings.is_exactly_once && (is_doubtful || are_many) {
             if !self.takes_own(link, call)? {
                 return failed(
-                    "it refuses a message of bbq's own, too: a compacted one needs a key of each message, and \
+                    "they also refuse a message of bbq's own: a compacted topic needs a key in each message, and \
                      message.timestamp.*.max.ms may be too short",
                 );
             }
@@ -319,8 +321,8 @@ impl Connection {
         } else if is_doubtful {
             if !link.apart.has_passed(ONE_APART, Instant::now()) {
                 return failed(
-                    "the topic has taken nothing yet: a compacted one needs a key of each message, and message.timestamp.*.max.ms may be \
-                     too short",
+                    "the topic has taken nothing yet: a compacted topic needs a key in each message, and message.timestamp.*.max.ms may \
+                     be too short",
                 );
             }
             link.refused.add(refused[0].0, &refusal(*code));
@@ -328,7 +330,7 @@ impl Connection {
         } else if are_many {
             link.refused_in_a_row = 0;
             return failed(
-                "so it says of more than 1000 in a row, which are dead letters: check the messages and the topic",
+                "they refused more than 1000 messages in a row, which are now dead letters: check the messages and the topic",
             );
         }
         link.refused_in_a_row += refused.len();
@@ -371,7 +373,7 @@ fn check_runs(link: &mut KafkaLink, committed: &Positions) -> Result<(), Ended> 
     link.refused = Refused::default();
     link.shared.note_refused(&mut link.refused);
     Err(Ended::Failed(io::Error::other(format!(
-        "more than {RUNS_MAX} messages here and there are refused; look at the logs of the brokers, and at the settings of the topic"
+        "more than {RUNS_MAX} separate groups of messages are refused; check the logs of the brokers and the settings of the topic"
     ))))
 }
 

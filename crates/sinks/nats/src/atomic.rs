@@ -123,10 +123,10 @@ impl AtomicWriter {
         if lost > 0 {
             let text = match seen.created == stream.created {
                 true => {
-                    "the server lost messages that it had acknowledged; sending again those that are still here"
+                    "the server lost messages that it had acknowledged; sending again those that are still in the spool"
                 }
                 false => {
-                    "this is not the stream that earlier messages went to; sending again those that are still here"
+                    "this is not the stream that earlier messages went to; sending again those that are still in the spool"
                 }
             };
             warn!(sink = link.target.name, stream = stream.name, messages = lost, "{text}");
@@ -235,7 +235,7 @@ impl AtomicWriter {
                 why = why_ended(ended) => {
                     if self.marks.as_ref().is_some_and(|marks| marks.is_named_in(&why.to_string())) {
                         let sink = link.target.name.as_str();
-                        warn!(sink, error = %why, "batches go one by one: the user may not publish to the subjects by which they keep their order");
+                        warn!(sink, error = %why, "sending batches one by one: the user may not publish to the subjects that keep batches in order");
                         link.pipeline.forbidden();
                     }
                     return Err(Ended::InDoubt(why));
@@ -390,7 +390,7 @@ impl AtomicWriter {
         }
         let last = sequence_of(reply)?;
         if index > 0 || self.displaced.is_some_and(|first| first <= committing.batch.number) {
-            let text = "the server takes a batch, and not the one before it";
+            let text = "the server took a batch, but not the batch before it";
             error!(sink = link.target.name, "{text}");
             return Err(Ended::InDoubt(io::Error::other(text)));
         }

@@ -59,7 +59,7 @@ impl NatsLink {
         let gone = self.shared.gone(lane, group.first_record());
         if gone > 0 {
             let sink = &self.target.name;
-            error!(sink, lane, messages = gone, "the server lost messages that are not here any more");
+            error!(sink, lane, messages = gone, "the server lost messages that are no longer in the spool");
         }
         self.outgoing.push(group, stored, &self.shared.kept());
     }

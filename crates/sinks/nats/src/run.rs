@@ -48,8 +48,8 @@ impl NatsLink {
         if has_atomic_batches(&server) {
             if !stream.is_atomic {
                 return Err(Ended::Failed(io::Error::other(format!(
-                    "stream {} does not allow atomic batches, by which bbq sends each message exactly once; turn them on: nats stream \
-                     edit {0} --allow-batch",
+                    "stream {} does not allow atomic batches, which bbq needs to send each message exactly once; turn them on: nats \
+                     stream edit {0} --allow-batch",
                     stream.name
                 ))));
             }

@@ -101,7 +101,7 @@ impl Server {
             let remedy = match error.kind() {
                 ConnectErrorKind::AuthorizationViolation => remedy(AUTHORIZATION),
                 ConnectErrorKind::Tls if target.tls.is_none() => {
-                    "; the server wants TLS: set tls=on, and tls_ca to the certificate of its CA"
+                    "; the server requires TLS: set tls=on, and tls_ca to the certificate of its CA"
                 }
                 _ => "",
             };
@@ -109,7 +109,9 @@ impl Server {
         })?;
         let info = client.server_info();
         if !info.headers {
-            return Err(io::Error::other("the server has no headers; bbq needs nats-server 2.2 or newer"));
+            return Err(io::Error::other(
+                "the server does not support headers; bbq needs nats-server 2.2 or newer",
+            ));
         }
         if client.is_server_compatible(2, 12, 0) && !client.is_server_compatible(2, 12, 1) {
             // It looks for the place of the last progress under another subject.
@@ -132,15 +134,16 @@ impl Server {
         let majority = if *is_in_cluster { MAJORITY } else { "" };
         let late = || {
             format!(
-                "the server did not respond to {name} within {} s{majority}; may the user publish to $JS.API.> and subscribe to _INBOX.>?",
+                "the server did not respond to {name} within {} s{majority}; check that the user may publish to $JS.API.> and subscribe \
+                 to _INBOX.>",
                 patience.as_secs()
             )
         };
         let response = tokio::select! {
             response = client.request(subject, body) => response.map_err(|error| match error.kind() {
                 RequestErrorKind::NoResponders => format!(
-                    "the server has no JetStream, or its account has none{majority}; start it with --jetstream, or enable JetStream for \
-                     the account"
+                    "the server has no JetStream, or its account has none{majority}; start the server with --jetstream, or enable \
+                     JetStream for the account"
                 ),
                 RequestErrorKind::TimedOut => late(),
                 _ => with_sources(&error),
@@ -165,7 +168,7 @@ pub(super) async fn why_ended(ended: &mut watch::Receiver<Option<String>>) -> io
 }
 
 /// What a cluster needs to respond.
-const MAJORITY: &str = "; are most servers of the cluster there?";
+const MAJORITY: &str = "; check that most servers of the cluster are running";
 
 /// What a server says when it refuses the credentials.
 const AUTHORIZATION: &str = "authorization violation";

@@ -78,7 +78,7 @@ impl Stream {
             }
             Err(RequestError::Refused(STREAM_NOT_FOUND, _)) => {
                 return Err(io::Error::other(format!(
-                    "there is no stream {name:?}; make it, with the subjects {filter} and {progress}, or set create=on"
+                    "there is no stream {name:?}; create it with the subjects {filter} and {progress}, or set create=on"
                 )));
             }
             info => info?,
@@ -99,7 +99,7 @@ impl Stream {
         }
         if config["retention"] == "interest" {
             return Err(io::Error::other(format!(
-                "stream {name} keeps only messages that a consumer waits for, so it cannot keep how far bbq is; its retention must be \
+                "stream {name} keeps only messages that a consumer waits for, so it cannot keep bbq's position; its retention must be \
                  limits or workqueue"
             )));
         }
@@ -153,7 +153,7 @@ async fn find(server: &mut Server, filter: &str) -> io::Result<String> {
     match names {
         [name] => Ok(name.as_str().unwrap_or_default().to_owned()),
         [] => Err(io::Error::other(format!(
-            "no stream has the subject {filter}; make one, or set stream=NAME and create=on"
+            "no stream has the subject {filter}; create one, or set stream=NAME and create=on"
         ))),
         _ => Err(io::Error::other(format!("several streams have the subject {filter}; set stream=NAME"))),
     }
@@ -176,7 +176,7 @@ async fn create(
     }
     let made = server.request(&format!("STREAM.CREATE.{name}"), &config).await;
     made.map_err(|error| {
-        io::Error::other(format!("cannot make the stream {name}: {}", io::Error::from(error)))
+        io::Error::other(format!("cannot create the stream {name}: {}", io::Error::from(error)))
     })
 }
 

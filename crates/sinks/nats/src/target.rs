@@ -49,13 +49,13 @@ pub static NATS: Kind = Kind {
             key: "create",
             values: ON_OFF,
             default: "off",
-            meaning: "makes the stream if there is none of the name `stream`: in files, with the subjects of the messages and of the progress",
+            meaning: "creates the stream named by `stream` if it is missing: in files, with the subjects of the messages and of the progress",
         },
         SpecOption {
             key: "replicas",
             values: Values::Number(1..=REPLICAS_MAX),
             default: "1",
-            meaning: "on how many servers a stream is that `create` makes",
+            meaning: "on how many servers `create` stores a stream",
         },
         SpecOption {
             key: "progress",
@@ -67,8 +67,8 @@ pub static NATS: Kind = Kind {
             key: "keep_seconds",
             values: Values::NumberOrNever(1..=KEEP_SECONDS_MAX),
             default: "150",
-            meaning: "how long messages stay in the spool after the server has acknowledged them, to be sent again if it loses them (at most a \
-                      quarter of the spool): longer than the server's `sync_interval`",
+            meaning: "how long messages stay in the spool (at most a quarter of it) after the server has acknowledged them, to be sent \
+                      again if the server loses them. Set it longer than the server's `sync_interval`",
         },
         format_option("raw"),
         SpecOption {
@@ -100,13 +100,13 @@ pub static NATS: Kind = Kind {
             key: "creds",
             values: PATH,
             default: "none",
-            meaning: "a file with the JWT and the NKey of a user, as `nsc` and `nats auth` make it",
+            meaning: "a file with the JWT and the NKey of a user, as `nsc` and `nats auth` create it",
         },
         SpecOption {
             key: "tls",
             values: ON_OFF,
             default: "off",
-            meaning: "TLS, also when the server does not ask for it; `tls_ca` and `tls_cert` turn it on, too",
+            meaning: "TLS, even if the server does not ask for it; `tls_ca` and `tls_cert` also turn it on",
         },
         tls_options::CA,
         tls_options::CERTIFICATE,
@@ -123,7 +123,9 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let rest = argument.strip_prefix("//").ok_or_else(|| wrong("it has no host".to_owned()))?;
     let (hosts, subjects) = rest.split_once('/').ok_or_else(|| wrong("it has no subject".to_owned()))?;
     if hosts.contains('@') {
-        return Err(wrong("it must not have a user and a password, use user and password_file".to_owned()));
+        return Err(wrong(
+            "it must not have a user and a password; use the options user and password_file".to_owned(),
+        ));
     }
     let servers = parse_servers(hosts, PORT_DEFAULT).map_err(wrong)?;
     let template = subject::parse(subjects).map_err(wrong)?;

@@ -46,7 +46,7 @@ pub static AZURE: Kind = Kind {
                 key: "sas",
                 values: Values::Secret,
                 default: "AZURE_STORAGE_SAS_TOKEN",
-                meaning: "a shared access signature, as `az storage container generate-sas` makes it, instead of `access_key`",
+                meaning: "a shared access signature, as `az storage container generate-sas` creates it, instead of `access_key`",
             },
             PROXY,
             tls_options::CA,

@@ -101,7 +101,7 @@ fn found(name: &str, end: &[u8], wanted: Footer) -> io::Result<Footer> {
     })?;
     if (found.lane, found.from) != (wanted.lane, wanted.from) {
         return Err(io::Error::other(format!(
-            "{name} is an object of another place (lane {}, position {}); move it back",
+            "{name} belongs to another place (lane {}, position {}); move it back",
             found.lane, found.from
         )));
     }

@@ -271,7 +271,7 @@ impl ObjectSink {
             object = name,
             "the object exists and ends elsewhere; comparing it with the spool"
         );
-        let text = format!("{name} exists and ends elsewhere; what it has is not written again");
+        let text = format!("{name} exists and ends elsewhere; its messages are not written again");
         Err(Problem::Failed(self.named(&io::Error::other(text))))
     }
 

@@ -104,8 +104,8 @@ impl Store {
             }
         }
         Err(io::Error::other(format!(
-            "the server wrote an object twice that was to be written only if there is none ({}); bbq cannot write each message once to \
-             it: use a server with conditional writes",
+            "the server wrote an object again that was to be written only if it did not exist ({}), so bbq cannot write each message \
+             exactly once; use a server with conditional writes",
             bucket.cloud.condition
         )))
     }
@@ -186,7 +186,7 @@ impl Bucket {
             // The library asks the machine when there is nothing else.
             _ if METADATA.iter().any(|server| text.contains(server)) => {
                 format!(
-                    "there are no credentials but those of the machine, if it has any; {}",
+                    "there are no credentials other than those of the machine, if it has any; {}",
                     self.cloud.no_access
                 )
             }

@@ -37,13 +37,13 @@ const BYTES: SpecOption = SpecOption {
     key: "object_bytes",
     values: Values::Size(1024..=BYTES_MAX),
     default: "8MiB",
-    meaning: "an object is written when it has so many compressed bytes; zstd compresses 128 KiB of messages at a time",
+    meaning: "the compressed size at which an object is written; zstd compresses 128 KiB of messages at a time",
 };
 const SECONDS: SpecOption = SpecOption {
     key: "object_seconds",
     values: Values::Number(1..=SECONDS_MAX),
     default: "60",
-    meaning: "an object is written so long after its first message came; until then its messages stay in the spool",
+    meaning: "how long an object waits for more messages after its first one; until it is written, its messages stay in the spool",
 };
 const LEVEL: SpecOption =
     SpecOption { key: "level", values: Values::Number(1..=19), default: "3", meaning: "the level of zstd" };
@@ -53,7 +53,7 @@ const FOLDER: SpecOption = SpecOption {
     key: "folder",
     values: Values::Text { form: "TEXT with {date}, such as {date:%Y/%m/%d}", pattern: "" },
     default: "none",
-    meaning: "the folder of an object, in front of the ID: by when its first message was received (UTC)",
+    meaning: "the folder of an object, before the ID; the date is when its first message was received (UTC)",
 };
 
 /// What [`settings`] takes.
@@ -65,7 +65,7 @@ const ENDPOINT_VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"
 static CLOUD: Cloud = Cloud {
     condition: "If-None-Match: *",
     has_suffix_ranges: true,
-    no_bucket: "is there such a bucket? bbq makes none",
+    no_bucket: "check that the bucket exists; bbq does not create it",
     no_access: "check access_key_id and secret_access_key, or the profile, and what they may do (s3:PutObject, s3:GetObject)",
 };
 
@@ -105,7 +105,7 @@ pub static S3: Kind = Kind {
                 key: "profile",
                 values: Values::Text { form: "NAME", pattern: "" },
                 default: "AWS_PROFILE, or default",
-                meaning: "the profile in `~/.aws/credentials` and `~/.aws/config` whose keys, region and endpoint are used; keys that change there are read again",
+                meaning: "the profile in `~/.aws/credentials` and `~/.aws/config` with the keys, region and endpoint; changed keys are read again",
             },
             SpecOption {
                 key: "path_style",

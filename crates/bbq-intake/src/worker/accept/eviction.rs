@@ -87,7 +87,7 @@ impl Evictor {
                 closed,
                 connections_max = intake.connections.budget.max(),
                 repeats,
-                "closed idle connections of the senders with the most, to accept new ones"
+                "closed idle connections of the senders with the most connections, to accept new ones"
             );
         }
     }

@@ -170,7 +170,8 @@ fn turn_away(intake: &Intake, listener_index: usize, stream: &OwnedFd) {
     if listener.tls.is_some() {
         return;
     }
-    let why = "this address has as many connections as it may (connections_per_address_max)";
+    let why =
+        "this address has reached its limit of connections (connections_per_address_max); try again later";
     if let Some(text) = sources::too_many(listener.spec.protocol, why) {
         // Whoever is gone is not told.
         let _sent = send(stream, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -185,8 +186,8 @@ fn report_limit(intake: &Intake, listener_index: usize) {
             worker = intake.worker,
             connections_max = intake.connections.budget.max(),
             repeats,
-            "as many connections as file descriptors and memory allow: new ones wait in the kernel's queue until one is closed or \
-             idle for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=, MemoryMax=)"
+            "as many connections as file descriptors and memory allow: new ones wait in the kernel's queue until another one is \
+             closed or idle for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=, MemoryMax=)"
         );
     }
 }

@@ -53,11 +53,11 @@ impl Coding {
 /// Why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotDecoded {
-    #[error("the body is not what its Content-Encoding says, or is cut short")]
+    #[error("the body does not match its Content-Encoding, or is cut short")]
     Corrupt,
     #[error(
-        "a frame of zstd wants a window of more than {} MiB, which takes as much memory here; compress with level 19 at most, and without \
-         --ultra or a --long over 23",
+        "a zstd frame needs a window of more than {} MiB, and as much memory here; compress with level 19 at most, and without --ultra or \
+         a --long over 23",
         1 << (ZSTD_WINDOW_LOG_MAX - 20)
     )]
     Window,

@@ -40,7 +40,7 @@ pub(super) async fn message(
     coding: Coding,
     bytes_max: usize,
 ) -> Result<HeldBody, Refused> {
-    let framed = || Refused::Logs("gRPC has one message in a request of this call".to_owned());
+    let framed = || Refused::Logs("a request of this gRPC call has exactly one message".to_owned());
     if is_compressed(&body.bytes).ok_or_else(framed)? {
         return body.decoded(PREFIX_BYTES, coding, bytes_max).await;
     }

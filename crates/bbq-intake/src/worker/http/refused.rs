@@ -29,17 +29,17 @@ pub(super) enum Refused {
     LogsTooLarge { bytes_max: usize },
     #[error("OTLP logs are not numbered; leave BBQ-Stream and BBQ-Sequence out")]
     NumberedLogs,
-    #[error("use POST; there is no CORS: pages of a browser cannot send here from another site")]
+    #[error("use POST; CORS is not supported, so a page of another site cannot send here")]
     Method,
-    #[error("a request of HTTP/1.1 has one Host header, and none has two")]
+    #[error("an HTTP/1.1 request must have one Host header, and no request may have two")]
     Host,
     #[error(
-        "a page of another site sent this from a browser; bbq takes messages from programs, and from pages of the site that a proxy has in front of it"
+        "a page of another site sent this from a browser; bbq takes messages from programs, and from pages of the same site behind a proxy"
     )]
     OtherSite,
     #[error(
-        "a browser sent this to a listener of this machine by the name {0:?}, which is not the machine's; if a proxy is in front of it, let \
-         the proxy send Host: localhost"
+        "a browser on this machine sent this under the host name {0:?}, which is not the machine's; if a proxy is in front of the listener, \
+         let the proxy send Host: localhost"
     )]
     OtherName(String),
     #[error("the body is empty; a message has at least one byte here")]

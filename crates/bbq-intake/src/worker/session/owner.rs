@@ -91,8 +91,7 @@ impl StreamOwner {
         order_lost: &mut Vec<(StreamId, u32)>,
     ) -> Result<bool, Refusal> {
         if self.admission.as_ref().is_some_and(|admission| admission.is_revoked()) {
-            let text =
-                "the token of this session was removed from the server's file; connect again with another";
+            let text = "the token of this session was removed from the server's file; connect again with another token";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         if let Some(before) = self.relays {

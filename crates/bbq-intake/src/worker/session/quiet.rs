@@ -122,7 +122,7 @@ impl QuietSessions {
     pub(crate) fn close_idle(&self, intake: &Intake, key: usize) -> bool {
         let Some(session) = self.entries.take_if(key, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);
-        let text = "idle while others wait to connect, and this sender has the most connections; connect again when there is something to send";
+        let text = "idle while others wait to connect, and this sender has the most connections; connect again when there are messages to send";
         refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
         true
     }

@@ -273,7 +273,7 @@ impl<C: Connection> SessionState<C> {
     fn take_over_stream(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::HelloReceived(hello, admission) = &self.phase else { return Ok(None) };
         if hello.relays && admission.as_ref().is_some_and(|admission| !admission.relays()) {
-            let text = "this token may not pass on the messages of others; write the word relay behind it in this server's file of tokens";
+            let text = "this token may not pass on the messages of others; write the word relay after it in this server's file of tokens";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         let visitor = Visitor {

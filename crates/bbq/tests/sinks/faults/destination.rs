@@ -150,7 +150,7 @@ pub(super) fn reload(server: &Server<'_>) {
 }
 
 const RELOADED: &str = "INFO reloaded";
-const CANCELLED: &str = "did not come to a commit within";
+const CANCELLED: &str = "did not commit within";
 
 /// Starts a destination that may get this fault, and calls back with it.
 pub(super) type Start = fn(Fault, &mut dyn FnMut(&mut dyn Destination));

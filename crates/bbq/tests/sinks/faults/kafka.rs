@@ -115,7 +115,7 @@ impl Destination for Topic {
 
     fn says(&self, fault: Fault) -> &'static str {
         match fault {
-            Fault::RefusingAll => "refuses a message of bbq's own, too",
+            Fault::RefusingAll => "also refuse a message of bbq's own",
             Fault::WrongCredentials => "check sasl, user and password_file",
             Fault::Away => "onnection refused",
             Fault::Copied => "this data directory is a copy",

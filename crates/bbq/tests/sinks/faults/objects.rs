@@ -92,7 +92,7 @@ impl Destination for Bucket {
 
     fn says(&self, fault: Fault) -> &'static str {
         match fault {
-            Fault::RefusingAll => "is there such a bucket",
+            Fault::RefusingAll => "check that the bucket exists",
             Fault::WrongCredentials => "check access_key_id",
             Fault::Away => "onnect",
             Fault::Copied => "a copy of this data directory",

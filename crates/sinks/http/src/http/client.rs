@@ -138,11 +138,11 @@ fn unreachable(uri: &Uri, error: &legacy::Error) -> io::Error {
     let remedy = if text.contains("InvalidContentType") {
         "; it does not speak TLS: write http:// (otlp+http://, otlp+grpc://)"
     } else if text.contains("CaUsedAsEndEntity") {
-        "; the server shows a CA certificate as its own: make one that is none (CA:FALSE)"
+        "; the server presents a CA certificate as its own: give it a certificate with CA:FALSE"
     } else if text.contains("invalid peer certificate") {
         "; check tls_ca and the host's name"
     } else if text.contains("received fatal alert") {
-        "; check tls_cert: the server does not accept what it was shown"
+        "; check tls_cert: the server does not accept this certificate"
     } else {
         ""
     };

@@ -30,7 +30,7 @@ const MORE: SpecOption = SpecOption {
     key: "headers",
     values: Values::Secret,
     default: "none",
-    meaning: "other headers: `Name: value` on each line, or `name=value,name=value` as OTEL_EXPORTER_OTLP_HEADERS has them",
+    meaning: "other headers: `Name: value` on each line, or `name=value,name=value` as in OTEL_EXPORTER_OTLP_HEADERS",
 };
 /// What [`Headers::take`] takes.
 pub const OPTIONS: [SpecOption; 2] = [AUTHORIZED, MORE];
@@ -88,7 +88,7 @@ impl Headers {
             .map_err(|_| "has a control character, which a header cannot have; leave it out".to_owned())?;
         value.set_sensitive(true);
         if self.map.insert(name, value).is_some() {
-            return Err("is there twice; leave one out".to_owned());
+            return Err("is given twice; leave one out".to_owned());
         }
         self.secrets.push(secret);
         Ok(())
@@ -112,17 +112,18 @@ impl Headers {
                 self.add_item(item, is_list).map_err(|why| format!("line {}: {why}", index + 1))?;
             }
         }
-        if self.map.is_empty() { Err(format!("there is none; {FORM}")) } else { Ok(()) }
+        if self.map.is_empty() { Err(format!("there is no header; {FORM}")) } else { Ok(()) }
     }
 
     /// Adds `name=value` of a list, or else `Name: value`.
     fn add_item(&mut self, item: &str, is_of_list: bool) -> Result<(), String> {
         let separator = if is_of_list { '=' } else { ':' };
-        let (name, value) = item.split_once(separator).ok_or_else(|| format!("it is no header; {FORM}"))?;
+        let (name, value) =
+            item.split_once(separator).ok_or_else(|| format!("it is not a header; {FORM}"))?;
         let name = HeaderName::from_str(name.trim())
             .map_err(|_| format!("it has a name that a header cannot have; {FORM}"))?;
         if RESERVED.contains(&name) || name.as_str().starts_with(RESERVED_PREFIX) {
-            return Err(format!("{name} is not to be set: the sink sets it itself; leave it out"));
+            return Err(format!("{name} must not be set: the sink sets it itself; leave it out"));
         }
         let value = match is_of_list {
             true => percent_decode_str(value.trim())
@@ -204,14 +205,14 @@ mod tests {
     #[test]
     fn what_cannot_be_added_is_named_and_not_shown() {
         for (text, words) in [
-            ("sesame", "line 1: it is no header; write Name: value"),
-            ("# a=1\n", "there is none; write Name: value"),
-            ("a: sesame\nsesame", "line 2: it is no header"),
+            ("sesame", "line 1: it is not a header; write Name: value"),
+            ("# a=1\n", "there is no header; write Name: value"),
+            ("a: sesame\nsesame", "line 2: it is not a header"),
             ("a b: sesame", "line 1: it has a name"),
-            ("Accept-Encoding: gzip", "accept-encoding is not to be set"),
-            ("a: sesame\nA: sesame", "a is there twice"),
-            ("Content-Type: sesame", "content-type is not to be set"),
-            ("grpc-timeout=sesame", "grpc-timeout is not to be set"),
+            ("Accept-Encoding: gzip", "accept-encoding must not be set"),
+            ("a: sesame\nA: sesame", "a is given twice"),
+            ("Content-Type: sesame", "content-type must not be set"),
+            ("grpc-timeout=sesame", "grpc-timeout must not be set"),
             ("a:", "a is empty"),
             ("a=sesame%00", "a has a control character"),
             ("a=sesame%ff", "a is not UTF-8"),

@@ -17,7 +17,7 @@ pub(super) const OPTION: SpecOption = SpecOption {
     key: "index",
     values: Values::Text { form: "NAME, with fields such as {listener} or {date:%Y.%m.%d}", pattern: "" },
     default: "that of the path",
-    meaning: "for preset=elasticsearch: the index of each message; the path is `/_bulk` then",
+    meaning: "for preset=elasticsearch: the index of each message; the path is then `/_bulk`",
 };
 
 static RULES: NameRules = NameRules {
@@ -52,13 +52,13 @@ pub(super) fn parse(text: &str) -> Result<NameTemplate, String> {
         ));
     }
     if let Some(letter) = name.chars().find(|letter| letter.is_uppercase() || letter.is_control()) {
-        return Err(format!("{text:?} has {letter:?}; the name of an index has small letters"));
+        return Err(format!("{text:?} has {letter:?}; the name of an index must be in lower case"));
     }
     if let Some(letter) = name.chars().find(|letter| FORBIDDEN.contains(*letter)) {
-        return Err(format!("{text:?} has {letter:?}, which no name of an index has"));
+        return Err(format!("{text:?} has {letter:?}, which the name of an index cannot have"));
     }
     if name.starts_with(['-', '_', '+', '.']) {
-        return Err(format!("{text:?} begins with {:?}; a name of an index does not", &name[..1]));
+        return Err(format!("{text:?} begins with {:?}; the name of an index must not", &name[..1]));
     }
     Ok(template)
 }
@@ -76,8 +76,8 @@ mod tests {
             ("", "does not begin with a text"),
             ("{listener}-logs", "does not begin with a text"),
             ("{date}", "does not begin with a text"),
-            ("Logs-{host}", "'L'; the name of an index has small letters"),
-            ("logs-{date:%Y/%m}", "has '/', which no name"),
+            ("Logs-{host}", "'L'; the name of an index must be in lower case"),
+            ("logs-{date:%Y/%m}", "has '/', which the name of an index cannot have"),
             ("_logs", "begins with \"_\""),
             ("logs-{stream}", "{stream} cannot be in a name of an index"),
             (&"x".repeat(256), "at most 255 bytes"),

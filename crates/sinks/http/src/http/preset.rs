@@ -37,13 +37,13 @@ pub(super) const OPTION: SpecOption = SpecOption {
     key: "preset",
     values: Values::Words(&["ndjson", "clickhouse", "elasticsearch", "loki", "splunk"]),
     default: "ndjson",
-    meaning: "what the server wants to be sent: lines, with a token for ClickHouse, or what Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector take",
+    meaning: "what the server expects: lines, lines with a token (ClickHouse), or the requests of Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector",
 };
 pub(super) const LABELS: SpecOption = SpecOption {
     key: "labels",
     values: LABEL_VALUES,
     default: "none",
-    meaning: "for preset=loki: fields of syslog, or what OpenTelemetry has for them, that are labels beside `listener`; several with commas between them",
+    meaning: "for preset=loki: syslog fields, or their OpenTelemetry equivalents, that are labels in addition to `listener`; separated by commas",
 };
 const FAILED: u16 = 500;
 /// The conflict of a message that is there already.

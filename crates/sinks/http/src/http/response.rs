@@ -66,7 +66,7 @@ pub(crate) fn shown(text: &str, headers: &Headers) -> String {
 /// # Errors
 /// It does not arrive, or is longer than it may be.
 pub(crate) async fn whole(uri: &Uri, response: Response<Incoming>) -> io::Result<Vec<u8>> {
-    let unfinished = |why: String| io::Error::other(format!("{uri} responds, but not to the end: {why}"));
+    let unfinished = |why: String| io::Error::other(format!("{uri} responds incompletely: {why}"));
     let mut body = response.into_body();
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {

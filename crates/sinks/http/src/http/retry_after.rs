@@ -17,9 +17,7 @@ pub fn note<S, B>(receiver: &Receiver<S>, response: &Response<B>) -> Option<Dura
 pub fn shown(error: io::Error, wait: Option<Duration>) -> io::Error {
     match wait {
         None => error,
-        Some(wait) => {
-            io::Error::other(format!("{error}; it wants to be asked again in {} s", wait.as_secs()))
-        }
+        Some(wait) => io::Error::other(format!("{error}; it asks for another try in {} s", wait.as_secs())),
     }
 }
 

@@ -65,7 +65,7 @@ impl Written {
         let rest = argument.strip_prefix("//").ok_or_else(|| self.wrong("no host"))?;
         let is_url = |part: &str| part.split_once("://").is_some_and(|(word, _)| !word.contains('/'));
         if rest.split(',').skip(1).any(is_url) {
-            return Err(self.wrong("several hosts have one scheme and one path"));
+            return Err(self.wrong("several hosts must have the same scheme and the same path"));
         }
         let (receivers, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let query = behind.map(|behind| format!("?{behind}")).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Written {
         for receiver in receivers.split(',') {
             let url = self.url(receiver, &format!("{scheme}://{receiver}{path}{query}"))?;
             if urls.iter().any(|known| place(known) == place(&url)) {
-                return Err(self.wrong(&format!("{receiver} is there twice")));
+                return Err(self.wrong(&format!("{receiver} is listed twice")));
             }
             urls.push(url);
         }

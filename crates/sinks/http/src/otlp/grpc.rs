@@ -94,9 +94,7 @@ impl GrpcCalls {
         let (head, body) = response.into_parts();
         let (message, trailers) = match GrpcStatus::of(&head.headers) {
             Some(_) => (Vec::new(), head.headers),
-            None => whole(body)
-                .await
-                .map_err(|why| error(uri, &format!("responds, but not to the end: {why}")))?,
+            None => whole(body).await.map_err(|why| error(uri, &format!("responds incompletely: {why}")))?,
         };
         let Some(status) = GrpcStatus::of(&trailers) else {
             return Err(error(uri, "responds without grpc-status; it does not speak gRPC"));
@@ -105,7 +103,7 @@ impl GrpcCalls {
             let response = match unframed(&message) {
                 // Only a status: everything is taken.
                 None if message.is_empty() => None,
-                None => return Err(error(uri, "responds with something else than OTLP")),
+                None => return Err(error(uri, "responds with something other than OTLP")),
                 Some(response) => response.partial_success,
             };
             return Ok(self.0.taken(uri, response));

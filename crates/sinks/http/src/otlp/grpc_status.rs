@@ -121,7 +121,7 @@ impl GrpcStatus {
                 Verdict::Later(format!("{why}; check the options authorization and headers"))
             }
             UNIMPLEMENTED | NOT_FOUND => Verdict::Later(format!(
-                "{why}; it takes no logs of OpenTelemetry here, or not in this compression"
+                "{why}; it does not accept OpenTelemetry logs at this address, or not with this compression"
             )),
             // RESOURCE_EXHAUSTED and OUT_OF_RANGE without a time, too: servers say so of a request that is too large, and when they have too
             // much to do.

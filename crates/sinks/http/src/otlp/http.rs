@@ -73,7 +73,7 @@ impl HttpPosts {
             let is_json = has_type(&response, "application/json");
             let body = response::whole(uri, response).await?;
             let Some(response) = answer::response(&body, is_json) else {
-                return Err(error(uri, "responds with something else than OTLP; check the path"));
+                return Err(error(uri, "responds with something other than OTLP; check the path"));
             };
             return Ok(self.0.taken(uri, response.partial_success));
         }

@@ -44,7 +44,7 @@ enum Way {
 pub static HTTP: Kind = Kind {
     word: "otlp+http",
     argument: "//HOST[:PORT][,...][/PATH]",
-    summary: "sends OpenTelemetry logs to a server, by HTTP",
+    summary: "sends OpenTelemetry logs to a server, over HTTP",
     options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+http", Way::Http), argument, query, false),
@@ -54,7 +54,7 @@ pub static HTTP: Kind = Kind {
 pub static HTTPS: Kind = Kind {
     word: "otlp+https",
     argument: "//HOST[:PORT][,...][/PATH]",
-    summary: "sends OpenTelemetry logs to a server, by HTTP and TLS",
+    summary: "sends OpenTelemetry logs to a server, over HTTP with TLS",
     options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+https", Way::Http), argument, query, true),
@@ -64,7 +64,7 @@ pub static HTTPS: Kind = Kind {
 pub static GRPC: Kind = Kind {
     word: "otlp+grpc",
     argument: "//HOST:PORT[,...]",
-    summary: "sends OpenTelemetry logs to a server, by gRPC",
+    summary: "sends OpenTelemetry logs to a server, over gRPC",
     options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+grpc", Way::Grpc), argument, query, false),
@@ -74,7 +74,7 @@ pub static GRPC: Kind = Kind {
 pub static GRPCS: Kind = Kind {
     word: "otlp+grpcs",
     argument: "//HOST:PORT[,...]",
-    summary: "sends OpenTelemetry logs to a server, by gRPC and TLS",
+    summary: "sends OpenTelemetry logs to a server, over gRPC with TLS",
     options: &[&headers::OPTIONS, &REQUEST_OPTIONS, &OTHER_OPTIONS, &tls_options::OPTIONS],
     is_exclusive: false,
     parse: |argument, query| parse(("otlp+grpcs", Way::Grpc), argument, query, true),
@@ -142,8 +142,8 @@ impl Target for OtlpTarget {
         }?;
         info!(
             sink = self.name,
-            "each message arrives at least once: OTLP has no numbers by which a receiver knows what is sent again after a kill or a \
-             lost response"
+            "each message arrives at least once, and may arrive twice after a kill or a lost response: OTLP has no numbers by which a \
+             receiver recognizes repeats"
         );
         Ok(sink)
     }
@@ -205,7 +205,7 @@ mod tests {
             ("otlp+http:host", "no host; write otlp+http://HOST:PORT"),
             ("otlp+grpc://host:4317/v1/logs", "gRPC has a path of its own; write otlp+grpc://HOST:PORT"),
             ("otlp+grpc://host:port", "the port"),
-            ("otlp+grpc://a:1,b:2,a:1", "a:1 is there twice"),
+            ("otlp+grpc://a:1,b:2,a:1", "a:1 is listed twice"),
             ("otlp+http://a,otlp+http://b", "one scheme and one path"),
             ("otlp+grpc://user:sesame@host", "authorization_file"),
             ("otlp+http://host?compress=zstd", "none, gzip"),
