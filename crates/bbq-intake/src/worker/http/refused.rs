@@ -55,7 +55,8 @@ pub(super) enum Refused {
     #[error("{0}; use another id as BBQ-Stream")]
     Stream(NotAdmitted),
     #[error(
-        "too many ranges of this stream are missing here to tell whether these messages are known; they are not stored"
+        "too many ranges of this stream are missing here to tell whether these messages are known; they are not stored: send them in a new \
+         stream (another BBQ-Stream), where they may be stored twice"
     )]
     Unsure,
     #[error("ack=none does not go together with BBQ-Stream; use ack=durable or ack=received")]
