@@ -198,7 +198,7 @@ impl Episode {
 }
 
 /// Whose fault it is, and what to do about it.
-static CAUSES: [(&str, Fault, &str); 21] = [
+static CAUSES: [(&str, Fault, &str); 22] = [
     (
         "full",
         Fault::Server,
@@ -266,6 +266,7 @@ static CAUSES: [(&str, Fault, &str); 21] = [
         Fault::Sender,
         "an operator has skipped them (bbq sink skip): bbq spool cat prints them, from dead-letters/",
     ),
+    ("before-sink", Fault::Sender, "received before the sink begins (start): nothing is wrong"),
     (
         "partial_success",
         Fault::Sender,

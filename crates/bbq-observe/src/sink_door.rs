@@ -176,12 +176,18 @@ impl Asked {
         )
     }
 
-    fn resent(&self, Resent { delivered, dropped, left }: Resent) -> Result<String, (StatusCode, String)> {
+    fn resent(
+        &self,
+        Resent { delivered, dropped, left, letters_deleted }: Resent,
+    ) -> Result<String, (StatusCode, String)> {
         let of_reason = |(reason, messages): (&String, &u64)| match &**reason {
             "refused" => format!("; {} refused again", counted(*messages)),
             reason => format!("; {} dropped ({reason})", counted(*messages)),
         };
-        let again: String = dropped.iter().map(of_reason).collect();
+        let mut again: String = dropped.iter().map(of_reason).collect();
+        if letters_deleted > 0 {
+            again += &format!("; {} deleted because of dead_letters_bytes", counted(letters_deleted));
+        }
         match left {
             Some((left, why)) => {
                 let left = counted(left);

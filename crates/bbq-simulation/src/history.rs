@@ -85,6 +85,8 @@ pub(crate) struct Delivered<'a> {
     pub(crate) dropped_before: u64,
     /// The dead letters, where an operator may have skipped messages, and the sink may drop what is over its limits.
     pub(crate) letters: Option<&'a BTreeSet<Record>>,
+    /// They may have been deleted to make room for others.
+    pub(crate) may_lose_letters: bool,
     /// The sink's cursor was removed: the sink may repeat records, and its count began again.
     pub(crate) may_repeat: bool,
 }
@@ -287,7 +289,8 @@ impl History {
         let missing: Vec<&Record> = missing.collect();
         let Some(first) = missing.first() else { return Ok(()) };
         // What was skipped is among the letters.
-        let kept = sink.letters.and(sink.dropped.get(SKIPPED)).copied().unwrap_or_default();
+        let kept = sink.letters.filter(|_| !sink.may_lose_letters).and(sink.dropped.get(SKIPPED));
+        let kept = kept.copied().unwrap_or_default();
         let dropped: u64 = sink.dropped_before + sink.dropped.values().sum::<u64>() - kept;
         let count = missing.len() as u64;
         if may_lose && count <= dropped {

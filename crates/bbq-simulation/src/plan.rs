@@ -22,6 +22,9 @@ const STEPS_MIN: u64 = 300;
 const STEPS_MAX: u64 = 4000;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 
+/// The least that an operator may set for dead letters.
+const LETTERS_BYTES_MIN: u64 = 256 * 1024;
+
 /// How often faults happen, each in 65,536 steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
@@ -191,6 +194,7 @@ pub(crate) fn limits(random: &mut Random) -> Limits {
         age_max: [None, None, Some(Duration::from_millis(20)), Some(Duration::from_millis(500))]
             [random.index(4)],
         drops_oldest: random.one_in(3),
+        letters_bytes: random.one_in(4).then_some(LETTERS_BYTES_MIN),
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spec::{SpecOption, Values};
+use bbq_spec::{SpecOption, Values, with_sources};
 use bbq_spool::limits::{SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
 use bbq_spool::{DirectoryLock, Envelope, Lane, LaneError, Source, Spool, SpoolError, SpoolOptions};
 use tracing::warn;
@@ -28,6 +28,9 @@ const WAITING_BYTES_MAX: usize = 1024 * 1024;
 const SEGMENTS: u64 = 8;
 /// A segment takes its disk space when it is begun, and usually few messages are rejected.
 const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// A segment takes at most this part of what the disk has left: lanes that wait for room leave some megabytes free, and a sink that
+/// finds no room for a letter would never make any for them.
+const PART_OF_DISK: u64 = 8;
 /// How often a commit that waits for the disk checks whether it is done, and whether old messages are to be deleted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// After this many checks the commit is tried again later.
@@ -153,6 +156,7 @@ impl DeadLetters {
                 }
             }
             // What was appended may or may not be on disk. The next try opens the spool again, and finds out.
+            // On a full disk, the next try takes smaller segments.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.open = None,
             Err(_) => {}
         }
@@ -175,7 +179,7 @@ impl DeadLetters {
         let open = match self.open.take() {
             Some(open) => self.open.insert(open),
             None => {
-                let mut opened = self.open().map_err(io::Error::other)?;
+                let mut opened = self.open().map_err(|error| io::Error::other(with_sources(&error)))?;
                 let before = *self.records_before.get_or_insert(opened.records());
                 opened.appended = first_of(&self.waiting, opened.records().saturating_sub(before));
                 self.open.insert(opened)
@@ -191,9 +195,16 @@ impl DeadLetters {
             }
             open.spool.wait(seen, CHECK_INTERVAL);
         }
-        let no_room = open.spool.lanes().first().and_then(Lane::no_room);
-        let why = no_room.map_or_else(|| "the disk does not respond".to_owned(), |no_room| no_room.why);
-        Err(io::Error::new(io::ErrorKind::WouldBlock, why))
+        Err(match open.spool.lanes().first().and_then(Lane::no_room) {
+            Some(no_room) if no_room.is_disk_full => io::Error::new(io::ErrorKind::StorageFull, no_room.why),
+            Some(no_room) => io::Error::new(io::ErrorKind::WouldBlock, no_room.why),
+            None => io::Error::new(io::ErrorKind::WouldBlock, "the disk does not respond"),
+        })
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        let left = self.beside.storage().available(self.beside.directory()).unwrap_or(u64::MAX);
+        segment_bytes(self.bytes_max).min((left / PART_OF_DISK).max(SEGMENT_BYTES_MIN))
     }
 
     fn open(&self) -> Result<Open, SpoolError> {
@@ -202,7 +213,7 @@ impl DeadLetters {
         let lock = has_lock.then(|| DirectoryLock::share_created(&self.directory)).transpose()?;
         let sources = self.names.iter().map(|name| Source { name: name.clone(), drops_oldest: true });
         let options = SpoolOptions {
-            segment_bytes: (self.bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
+            segment_bytes: self.segment_bytes(),
             bytes_max: self.bytes_max,
             hot_bytes_max: 0,
             thread_name: "letters",
@@ -215,6 +226,11 @@ impl DeadLetters {
         }
         Ok(Open { spool, _lock: lock, appended: 0, group: 0, deleted: 0 })
     }
+}
+
+/// The size of a segment of a spool of dead letters with this limit.
+pub(crate) fn segment_bytes(bytes_max: u64) -> u64 {
+    (bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
 }
 
 /// How many of the first letters have at most `records` records together.

@@ -113,6 +113,8 @@ pub struct SinkDriver {
     pause: Option<Duration>,
     /// The next step looks where the path of the output leads.
     reopens: bool,
+    /// The driver rolls back when the commit that it has begun is done.
+    rolls_back_after: bool,
 }
 
 impl SinkDriver {
@@ -140,6 +142,7 @@ impl SinkDriver {
             holding_since: None,
             pause: None,
             reopens: false,
+            rolls_back_after: false,
             parts,
         }
     }
@@ -171,15 +174,32 @@ impl SinkDriver {
     /// Why no more of them are passed, with how many were.
     pub fn skip(&mut self, skip: Skip, now: Now, goes_on: &dyn Fn() -> bool) -> Result<u64, String> {
         self.now = now;
+        // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
+        if let Err(problem) = self.commit_taken() {
+            if let Problem::Failed(_) = problem {
+                self.parts.ledger.roll_back(&self.parts.committed);
+                self.task = Task::RollBack;
+            }
+            return Err(io::Error::from(problem).to_string());
+        }
         let (mut skipped, mut committed) = (0, 0);
-        let tried = self.try_skip(skip, (&mut skipped, &mut committed), goes_on);
-        // The readers may be ahead of what was skipped; and what is not committed is not skipped.
-        self.task = Task::RollBack;
-        let messages = committed;
+        let tried = self.try_skip(skip, (&mut skipped, &mut committed), goes_on).map_err(io::Error::from);
+        // The readers may be ahead of what was skipped.
+        let (messages, is_on_its_way) = match self.task {
+            // The letters are durable, and only the cursor does not say so yet: the next steps write it.
+            Task::Remember { .. } => (skipped, true),
+            _ => (committed, false),
+        };
+        if is_on_its_way {
+            self.rolls_back_after = true;
+        } else {
+            // What is not committed is not skipped.
+            self.task = Task::RollBack;
+        }
         if messages > 0 {
             info!(sink = self.parts.name, messages, "skipped by an operator");
         }
-        match tried.map_err(io::Error::from) {
+        match tried {
             Ok(()) => Ok(messages),
             Err(error) if messages == 0 => Err(error.to_string()),
             Err(error) => Err(format!("skipped {messages}, and then: {error}")),
@@ -192,8 +212,6 @@ impl SinkDriver {
         (skipped, committed): (&mut u64, &mut u64),
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Problem> {
-        // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
-        self.commit_taken()?;
         self.roll_back().map_err(Problem::Retry)?;
         let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
         let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
@@ -251,6 +269,11 @@ impl SinkDriver {
         self.commit_taken()?;
         self.parts.dead_letters.forget();
         Ok(())
+    }
+
+    /// Counts dead letters that were deleted while others were sent again.
+    pub(crate) fn add_letters_deleted(&self, records: u64) {
+        self.parts.ledger.add_letters_deleted(records);
     }
 
     /// See [`CursorStore::earlier`](bbq_spool::CursorStore::earlier).
@@ -327,12 +350,7 @@ impl SinkDriver {
         self.parts.sink.set_goal(goal);
         let usage = self.parts.spool.usage();
         self.parts.sink.hurry(usage.bytes() > usage.bytes_max() / HELD_PART_OF_SPOOL);
-        let is_stuck = self.is_stuck_over_limit();
-        if is_stuck {
-            // What is read again is given up.
-            self.commit()?;
-            self.task = Task::RollBack;
-        }
+        let is_stuck = self.gives_up()?;
         self.advance()?;
         let mut progressed = self.settle()?;
         if self.reopens {
@@ -446,6 +464,25 @@ impl SinkDriver {
             received_ns: self.in_flight.oldest_ns(),
         };
         self.parts.backlog.is_far_exceeded(waiting, (usage.bytes_max(), is_nearly_full), self.now.wall)
+    }
+
+    /// Begins to give up what is on its way, if the sink is over its limits and its destination takes nothing: what is read again is given
+    /// up.
+    fn gives_up(&mut self) -> Result<bool, Problem> {
+        if !self.is_stuck_over_limit() {
+            return Ok(false);
+        }
+        // What the destination has taken since the last step is not given up. That it still fails is known.
+        match self.settle() {
+            Err(problem @ Problem::Failed(_)) => return Err(problem),
+            Err(_) | Ok(_) => {}
+        }
+        if !self.is_stuck_over_limit() {
+            return Ok(false);
+        }
+        self.commit()?;
+        self.task = Task::RollBack;
+        Ok(true)
     }
 
     /// Why a group that was read is not submitted, if so. `place` is where it begins.
@@ -602,19 +639,11 @@ impl SinkDriver {
                         Task::Remember { is_last: false }
                     }
                     Commit::RememberLast => Task::Remember { is_last: true },
-                    Commit::Done => {
-                        self.finish_commit();
-                        Task::Deliver
-                    }
+                    Commit::Done => self.finish_commit(),
                 },
                 Task::Remember { is_last } => {
                     self.remember().map_err(Problem::Retry)?;
-                    if is_last {
-                        self.finish_commit();
-                        Task::Deliver
-                    } else {
-                        Task::Commit
-                    }
+                    if is_last { self.finish_commit() } else { Task::Commit }
                 }
                 Task::RollBack => {
                     self.roll_back().map_err(Problem::Retry)?;
@@ -647,19 +676,22 @@ impl SinkDriver {
         self.parts.ledger.set_begun(self.in_flight.begun());
     }
 
-    fn finish_commit(&mut self) {
+    /// Returns what is to be done next.
+    fn finish_commit(&mut self) -> Task {
         self.is_dirty = false;
         self.has_begun = false;
         self.last_commit = None;
         self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
+        let next = if std::mem::take(&mut self.rolls_back_after) { Task::RollBack } else { Task::Deliver };
         if self.reading_fails || self.settling_fails || self.parts.sink.standing_problem().is_some() {
-            return;
+            return next;
         }
         self.retry_pause = RETRY_PAUSE_MIN;
         if self.parts.ledger.problem().is_some() {
             info!(sink = self.parts.name, "sink works again");
             self.parts.ledger.set_problem(None);
         }
+        next
     }
 
     /// How far the cursor stays behind.
@@ -726,6 +758,7 @@ impl SinkDriver {
         self.is_dirty = true;
         // What is submitted again has its whole time.
         (self.settling_fails, self.last_settled) = (false, self.now.monotonic);
+        self.rolls_back_after = false;
         // One that is over its limits does so again and again while its destination is away.
         if !self.parts.backlog.gives_up() {
             info!(

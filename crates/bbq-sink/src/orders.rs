@@ -44,6 +44,8 @@ pub struct Resent {
     pub dropped: BTreeMap<String, u64>,
     /// Those that were not sent, and why.
     pub left: Option<(u64, String)>,
+    /// Dead letters that were deleted meanwhile, as those that were refused again took `dead_letters_bytes`.
+    pub letters_deleted: u64,
 }
 
 /// A task, and who waits for it.

@@ -22,7 +22,7 @@ use bbq_spool::{Cursor, CursorStore, DirectoryLock, LaneReader, Spool, SpoolOpti
 use bbq_storage::Storage;
 
 use super::backlog::Backlog;
-use super::dead_letters::DeadLetters;
+use super::dead_letters::{DeadLetters, segment_bytes};
 use super::driver::SinkDriver;
 use super::driver_parts::DriverParts;
 use super::interface::{Now, OpenError};
@@ -95,7 +95,15 @@ impl Resender {
         let [to, _] = self.directories(&self.spec.name);
         for name in names {
             let [from, _] = self.directories(name);
-            if from.exists() && !to.exists() {
+            if !from.exists() {
+                continue;
+            }
+            if to.exists() {
+                return Err(format!(
+                    "the dead letters of the sink's earlier name {name} stay in {}, as it has others by now; bbq spool cat prints them",
+                    from.display()
+                ));
+            } else {
                 self.storage.rename_durably(&from, &to).map_err(|error| {
                     format!(
                         "the dead letters of the sink's earlier name stay: {}",
@@ -145,6 +153,7 @@ impl Resender {
         let spec = &self.spec;
         let lock = DirectoryLock::share_created(&directory).map_err(|error| with_sources(&error))?;
         let options = SpoolOptions {
+            segment_bytes: segment_bytes(spec.dead_letters_bytes),
             bytes_max: spec.dead_letters_bytes,
             hot_bytes_max: 0,
             thread_name: "resent",
@@ -194,7 +203,7 @@ impl Resending {
     /// What could not be deleted. It is not sent again.
     pub(crate) fn end(self, why_left: Option<&str>) -> Result<Resent, String> {
         let Resending { driver, ledger, records, directory, spool, storage, lock } = self;
-        let account = ledger.account();
+        let (account, letters_deleted) = (ledger.account(), ledger.letters_deleted());
         let done =
             account.dropped.values().fold(account.delivered, |sum, records| sum.saturating_add(*records));
         let rest = records.saturating_sub(done);
@@ -209,7 +218,7 @@ impl Resending {
                 .map_err(|error| cannot("rename", &directory, &error))?;
             delete(&done)?;
         }
-        Ok(Resent { delivered: account.delivered, dropped: account.dropped, left })
+        Ok(Resent { delivered: account.delivered, dropped: account.dropped, left, letters_deleted })
     }
 }
 

@@ -134,6 +134,12 @@ impl SinkSpec {
         SinkSpec { backlog: Backlog::of_limits(bytes_max, age_max, drops_oldest), ..self }
     }
 
+    /// The same sink with so much disk space for its dead letters.
+    #[must_use]
+    pub fn with_dead_letters_bytes(self, dead_letters_bytes: u64) -> SinkSpec {
+        SinkSpec { dead_letters_bytes, ..self }
+    }
+
     /// A SPEC that was not read from text.
     pub fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);

@@ -285,6 +285,7 @@ impl SinkThread {
             resending.driver.commit_taken().map_err(|problem| io::Error::from(problem).to_string())?;
         }
         let resent = resending.end(why_left)?;
+        self.driver.add_letters_deleted(resent.letters_deleted);
         let (sink, left) = (self.driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
         info!(
             sink,

@@ -462,7 +462,7 @@ impl Writer {
             usage.give_back(capacity);
             let why = format!("cannot create {}: {error}", path.display());
             return Err(if is_full(&error) {
-                PutError::NoRoom(NoRoom::elsewhere(format!("{why}; {MAKE_ROOM}")))
+                PutError::NoRoom(NoRoom::on_disk(format!("{why}; {MAKE_ROOM}")))
             } else if is_scarce(&error) {
                 PutError::NoRoom(NoRoom::elsewhere(format!(
                     "{why}; raise the limit of open files, or free memory"
@@ -526,7 +526,7 @@ fn message_of(panic: &(dyn Any + Send)) -> &str {
 /// The failure of a write, a sync or a cut. A full disk is waited for.
 fn put_error(why: String, error: &io::Error) -> PutError {
     if is_full(error) {
-        PutError::NoRoom(NoRoom::elsewhere(format!("{why}; {MAKE_ROOM}")))
+        PutError::NoRoom(NoRoom::on_disk(format!("{why}; {MAKE_ROOM}")))
     } else {
         PutError::Failed(why)
     }

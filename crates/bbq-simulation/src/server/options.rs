@@ -40,6 +40,8 @@ pub(crate) struct Limits {
     pub(crate) age_max: Option<Duration>,
     /// It drops its oldest before they fill the spool.
     pub(crate) drops_oldest: bool,
+    /// What its dead letters may take, if that is so little that old ones are deleted.
+    pub(crate) letters_bytes: Option<u64>,
 }
 
 /// Where a sink delivers to.

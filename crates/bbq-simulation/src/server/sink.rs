@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkStep, Skip};
+use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkSpec, SinkStep, Skip};
 use bbq_sink_file::simulated_file;
 use bbq_sink_forward::{LinkNetwork, simulated_link};
 use bbq_spool::{Spool, SteppedTime};
@@ -102,8 +102,9 @@ impl Sink {
                 (simulated_link(&name, servers.count(), port.new_id(), network), Some(port))
             }
         };
-        let Limits { bytes_max, age_max, drops_oldest } = limits;
+        let Limits { bytes_max, age_max, drops_oldest, letters_bytes } = limits;
         let spec = spec.with_limits(bytes_max, age_max, drops_oldest);
+        let spec = letters_bytes.into_iter().fold(spec, SinkSpec::with_dead_letters_bytes);
         let storage: Arc<dyn Storage> = match options.bug {
             Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
             _ => Arc::new(disk.clone()),

@@ -295,6 +295,7 @@ impl Node {
                 dropped_before,
                 may_repeat: self.is_set_back,
                 letters: None,
+                may_lose_letters: false,
             };
             history.check(&delivered, dropped_before > 0).map_err(of_this)?;
         }

@@ -278,7 +278,9 @@ impl World {
             let sink = self.random.index(self.plan.server.sinks.len());
             self.plan.server.sinks[sink] = plan::sink(&mut self.random);
             if self.plan.operator.is_some() {
-                self.plan.server.sinks[sink].limits = plan::limits(&mut self.random);
+                let limits = plan::limits(&mut self.random);
+                self.plan.server.sinks[sink].limits = limits;
+                self.may_lose_letters |= limits.letters_bytes.is_some();
             }
         }
         if self.plan.loses_cursors && self.random.one_in(4) {

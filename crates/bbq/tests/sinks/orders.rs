@@ -329,7 +329,8 @@ fn dead_letters_are_given_to_their_sink_again_as_they_were() {
     let (choosy, address, bodies) = choosy(&["bad", "worse"]);
     let mut setup = Setup::new(&["syslog+tcp://127.0.0.1:{0}?name=app"]).with(&["--workers", "1"]);
     setup.set_sinks(&[
-        &format!("http://{address}/?format=json&name=one"),
+        // The least that may be set.
+        &format!("http://{address}/?format=json&name=one&dead_letters_bytes=256KiB"),
         "file:{dir}/archive.log?name=archive",
     ]);
     let server = setup.start();
