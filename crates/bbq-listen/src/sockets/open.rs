@@ -359,7 +359,7 @@ mod tests {
             (&tcp, "bind", libc::EADDRINUSE, "in use by"),
             (&tcp, "socket", libc::EMFILE, "LimitNOFILE"),
             (&tcp, "listen", libc::EIO, "listen failed"),
-            (&unix, "bind", libc::EACCES, "writable"),
+            (&unix, "bind", libc::EACCES, "write permission"),
             (&unix, "bind", libc::ENOENT, "directory does not exist"),
         ] {
             let error = Steps { address }.failed(step, io::Error::from_raw_os_error(code));

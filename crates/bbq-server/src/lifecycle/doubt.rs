@@ -156,7 +156,7 @@ mod tests {
         assert!(doubts.contains("ends with line 4, and lacks 3 lines of the earlier file"), "{doubts}");
         let no_sinks = WHOLE.split_once("[[").unwrap().0;
         let doubts = doubt(WHOLE, no_sinks).unwrap();
-        assert!(doubts.contains("every sink (a, b), and use the default one"), "{doubts}");
+        assert!(doubts.contains("every sink (a, b), and use the default sink"), "{doubts}");
         let doubts = doubt(WHOLE, "# nothing\n").unwrap();
         for words in
             ["every listener (lines+tcp://127.0.0.1:1, ", "every sink (a, b)", "back to the defaults"]

@@ -78,7 +78,9 @@ mod tests {
         let harmless =
             thread::Builder::new().name("admin".to_owned()).spawn(|| panic!("on purpose")).unwrap();
         assert!(harmless.join().is_err());
-        assert_eq!(*FIRST.lock().unwrap(), None);
+        // A panic while the lock is held would wait for it in the hook.
+        let first = FIRST.lock().unwrap().clone();
+        assert_eq!(first, None);
         let worker = thread::Builder::new().name("worker-7".to_owned()).spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let task = runtime.spawn(async { panic!("on purpose") });

@@ -304,8 +304,8 @@ mod tests {
             ("http://a,b:0/", "the port"),
             ("http://a,user:sesame@b/", "authorization_file"),
             ("http://a:80,b,A/", "A is listed twice"),
-            ("http://a:1,http://b:1/path", "one scheme and one path"),
-            ("http://a/path,http://b/path", "one scheme and one path"),
+            ("http://a:1,http://b:1/path", "the same scheme and the same path"),
+            ("http://a/path,http://b/path", "the same scheme and the same path"),
             ("http://a, b/", "invalid"),
             ("http://[::1,[::1]:2/", "invalid"),
             (

@@ -206,7 +206,7 @@ mod tests {
             ("otlp+grpc://host:4317/v1/logs", "gRPC has a path of its own; write otlp+grpc://HOST:PORT"),
             ("otlp+grpc://host:port", "the port"),
             ("otlp+grpc://a:1,b:2,a:1", "a:1 is listed twice"),
-            ("otlp+http://a,otlp+http://b", "one scheme and one path"),
+            ("otlp+http://a,otlp+http://b", "the same scheme and the same path"),
             ("otlp+grpc://user:sesame@host", "authorization_file"),
             ("otlp+http://host?compress=zstd", "none, gzip"),
             ("otlp+http://host?tls_ca=/x", "unknown option \"tls_ca\""),
