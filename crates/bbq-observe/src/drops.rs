@@ -383,6 +383,14 @@ mod tests {
     }
 
     #[test]
+    fn what_an_operator_chose_is_no_problem() {
+        for reason in ["skipped", "before-sink"] {
+            assert_eq!(cause(reason).0, Fault::Sender, "{reason}");
+        }
+        assert_eq!(cause("over_age").0, Fault::Server);
+    }
+
+    #[test]
     fn a_stop_tells_what_is_not_told() {
         let mut run = Run { row: Row::default(), now: Instant::now() };
         assert_eq!(run.row.report_rest(0, run.now), None);

@@ -186,7 +186,10 @@ impl Asked {
         };
         let mut again: String = dropped.iter().map(of_reason).collect();
         if letters_deleted > 0 {
-            again += &format!("; {} deleted because of dead_letters_bytes", counted(letters_deleted));
+            again += &format!(
+                "; {} deleted to make room for others (dead_letters_bytes)",
+                counted(letters_deleted)
+            );
         }
         match left {
             Some((left, why)) => {

@@ -71,8 +71,8 @@ pub(crate) struct World {
     repeats: Vec<bool>,
     /// Data was damaged beyond repair.
     may_lose: bool,
-    /// Dead letters may have been deleted to make room for others.
-    may_lose_letters: bool,
+    /// Whether dead letters may have been deleted to make room for others, by sink.
+    may_lose_letters: Vec<bool>,
 }
 
 impl World {
@@ -111,7 +111,12 @@ impl World {
             crowd,
             repeats: vec![false; plan.server.sinks.len()],
             may_lose: plan.server.drops_oldest,
-            may_lose_letters: plan.server.sinks.iter().any(|sink| sink.limits.letters_bytes.is_some()),
+            may_lose_letters: plan
+                .server
+                .sinks
+                .iter()
+                .map(|sink| sink.limits.letters_bytes.is_some())
+                .collect(),
             plan,
             random,
             time,
@@ -404,7 +409,7 @@ impl World {
                 dropped_before: 0,
                 may_repeat: self.repeats[index],
                 letters: letters.as_ref(),
-                may_lose_letters: self.may_lose_letters,
+                may_lose_letters: self.may_lose_letters[index],
             };
             self.history.check(&sink, self.may_lose || letters.is_some())?;
         }

@@ -72,6 +72,7 @@ struct Open {
     spool: Spool,
     /// While it is held, other processes may read the spool, but not repair it. A simulated disk has no other processes.
     _lock: Option<DirectoryLock>,
+    segment_bytes: u64,
     /// How many of the waiting letters are appended, and the group of the last one.
     appended: usize,
     group: u64,
@@ -155,10 +156,10 @@ impl DeadLetters {
                     self.records_before = Some(open.records());
                 }
             }
-            // What was appended may or may not be on disk. The next try opens the spool again, and finds out.
-            // On a full disk, the next try takes smaller segments.
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.open = None,
-            Err(_) => {}
+            // Else what was appended may or may not be on disk. The next try opens the spool again, and finds out.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.take_smaller_segments(),
+            Err(_) => self.open = None,
         }
         written.map_err(|error| {
             io::Error::new(
@@ -202,6 +203,12 @@ impl DeadLetters {
         })
     }
 
+    /// On a full disk, the next try opens the spool with smaller segments, if there are any.
+    fn take_smaller_segments(&mut self) {
+        let smaller = self.segment_bytes();
+        self.open.take_if(|open| open.segment_bytes > smaller);
+    }
+
     fn segment_bytes(&self) -> u64 {
         let left = self.beside.storage().available(self.beside.directory()).unwrap_or(u64::MAX);
         segment_bytes(self.bytes_max).min((left / PART_OF_DISK).max(SEGMENT_BYTES_MIN))
@@ -224,7 +231,8 @@ impl DeadLetters {
             let (sink, directory) = (&self.sink, self.directory.display());
             warn!(sink, %directory, "the destination rejects messages for good; they are kept up to dead_letters_bytes, bbq spool cat prints them");
         }
-        Ok(Open { spool, _lock: lock, appended: 0, group: 0, deleted: 0 })
+        let segment_bytes = options.segment_bytes;
+        Ok(Open { spool, _lock: lock, segment_bytes, appended: 0, group: 0, deleted: 0 })
     }
 }
 

@@ -16,7 +16,7 @@ use super::driver_parts::DriverParts;
 use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled};
-use super::ledger::{Account, is_full};
+use super::ledger::{Account, SKIPPED, SinkLedger, is_full};
 use super::orders::Skip;
 use super::skip::{self, Skipped};
 use super::step::{Goal, SinkStep};
@@ -73,6 +73,13 @@ enum Read {
     Taken,
     /// A group was given up.
     GivenUp,
+}
+
+/// How many messages an operator has skipped, by the cursor.
+fn skipped_of(cursor: &Cursor) -> u64 {
+    let ledger = SinkLedger::of(cursor);
+    ledger.set_begun(InFlight::of(cursor).begun());
+    ledger.account().dropped.get(SKIPPED).copied().unwrap_or_default()
 }
 
 /// See the module.
@@ -182,20 +189,18 @@ impl SinkDriver {
             }
             return Err(io::Error::from(problem).to_string());
         }
-        let (mut skipped, mut committed) = (0, 0);
-        let tried = self.try_skip(skip, (&mut skipped, &mut committed), goes_on).map_err(io::Error::from);
+        let (before, mut skipped) = (skipped_of(&self.parts.committed), 0);
+        let tried = self.try_skip(skip, &mut skipped, goes_on).map_err(io::Error::from);
         // The readers may be ahead of what was skipped.
-        let (messages, is_on_its_way) = match self.task {
+        let messages = if let Task::Remember { .. } = self.task {
             // The letters are durable, and only the cursor does not say so yet: the next steps write it.
-            Task::Remember { .. } => (skipped, true),
-            _ => (committed, false),
-        };
-        if is_on_its_way {
             self.rolls_back_after = true;
+            skipped
         } else {
             // What is not committed is not skipped.
             self.task = Task::RollBack;
-        }
+            skipped_of(&self.parts.committed).saturating_sub(before)
+        };
         if messages > 0 {
             info!(sink = self.parts.name, messages, "skipped by an operator");
         }
@@ -206,12 +211,7 @@ impl SinkDriver {
         }
     }
 
-    fn try_skip(
-        &mut self,
-        skip: Skip,
-        (skipped, committed): (&mut u64, &mut u64),
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<(), Problem> {
+    fn try_skip(&mut self, skip: Skip, skipped: &mut u64, goes_on: &dyn Fn() -> bool) -> Result<(), Problem> {
         self.roll_back().map_err(Problem::Retry)?;
         let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
         let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
@@ -220,7 +220,6 @@ impl SinkDriver {
                 *skipped += self.skip_group(reader, plan.most - *skipped)?;
                 if self.parts.dead_letters.is_full() {
                     self.commit()?;
-                    *committed = *skipped;
                 }
                 if !goes_on() {
                     break;
@@ -228,7 +227,6 @@ impl SinkDriver {
             }
         }
         self.commit()?;
-        *committed = *skipped;
         if goes_on() { Ok(()) } else { Err(Problem::Retry(io::Error::other("the server stops or reloads"))) }
     }
 
@@ -309,6 +307,11 @@ impl SinkDriver {
         &self.parts.committed
     }
 
+    /// Messages that an operator has skipped, also in the middle of groups.
+    pub fn skipped(&self) -> u64 {
+        self.parts.ledger.account().dropped.get(SKIPPED).copied().unwrap_or_default()
+    }
+
     /// Messages that the destination has.
     pub fn delivered(&self) -> u64 {
         self.parts.ledger.account().delivered
@@ -350,7 +353,12 @@ impl SinkDriver {
         self.parts.sink.set_goal(goal);
         let usage = self.parts.spool.usage();
         self.parts.sink.hurry(usage.bytes() > usage.bytes_max() / HELD_PART_OF_SPOOL);
-        let is_stuck = self.gives_up()?;
+        let is_stuck = self.is_stuck_over_limit();
+        if is_stuck {
+            // What is read again is given up.
+            self.commit()?;
+            self.task = Task::RollBack;
+        }
         self.advance()?;
         let mut progressed = self.settle()?;
         if self.reopens {
@@ -464,25 +472,6 @@ impl SinkDriver {
             received_ns: self.in_flight.oldest_ns(),
         };
         self.parts.backlog.is_far_exceeded(waiting, (usage.bytes_max(), is_nearly_full), self.now.wall)
-    }
-
-    /// Begins to give up what is on its way, if the sink is over its limits and its destination takes nothing: what is read again is given
-    /// up.
-    fn gives_up(&mut self) -> Result<bool, Problem> {
-        if !self.is_stuck_over_limit() {
-            return Ok(false);
-        }
-        // What the destination has taken since the last step is not given up. That it still fails is known.
-        match self.settle() {
-            Err(problem @ Problem::Failed(_)) => return Err(problem),
-            Err(_) | Ok(_) => {}
-        }
-        if !self.is_stuck_over_limit() {
-            return Ok(false);
-        }
-        self.commit()?;
-        self.task = Task::RollBack;
-        Ok(true)
     }
 
     /// Why a group that was read is not submitted, if so. `place` is where it begins.

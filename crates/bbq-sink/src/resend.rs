@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bbq_spec::with_sources;
 use bbq_spool::{Cursor, CursorStore, DirectoryLock, LaneReader, Spool, SpoolOptions, file_name_of};
 use bbq_storage::Storage;
+use tracing::warn;
 
 use super::backlog::Backlog;
 use super::dead_letters::{DeadLetters, segment_bytes};
@@ -95,15 +96,14 @@ impl Resender {
         let [to, _] = self.directories(&self.spec.name);
         for name in names {
             let [from, _] = self.directories(name);
-            if !from.exists() {
-                continue;
-            }
-            if to.exists() {
-                return Err(format!(
-                    "the dead letters of the sink's earlier name {name} stay in {}, as it has others by now; bbq spool cat prints them",
-                    from.display()
-                ));
-            } else {
+            if from.exists() && to.exists() {
+                let (sink, directory) = (&self.spec.name, from.display());
+                warn!(
+                    sink, name, %directory,
+                    "the dead letters of an earlier name of the sink stay there, as the sink has other dead letters: print them with bbq \
+                     spool cat, and move the directory away"
+                );
+            } else if from.exists() {
                 self.storage.rename_durably(&from, &to).map_err(|error| {
                     format!(
                         "the dead letters of the sink's earlier name stay: {}",

@@ -292,6 +292,7 @@ impl SinkThread {
             delivered = resent.delivered,
             dropped = ?resent.dropped,
             left,
+            letters_deleted = resent.letters_deleted,
             "dead letters were sent again"
         );
         Ok(resent)

@@ -167,7 +167,12 @@ impl Sink {
         match &mut self.stage {
             Stage::Working(driver) if holds => {
                 driver.close_idle();
-                driver.skip(skip, now, &|| looks.replace(looks.get().saturating_sub(1)) > 0)
+                let before = driver.skipped();
+                let skipped = driver.skip(skip, now, &|| looks.replace(looks.get().saturating_sub(1)) > 0);
+                if let Ok(messages) = skipped {
+                    assert_eq!(driver.skipped(), before + messages, "it says that so many were skipped");
+                }
+                skipped
             }
             _ => Err(format!("it does not hold: {step:?}")),
         }

@@ -280,7 +280,7 @@ impl World {
             if self.plan.operator.is_some() {
                 let limits = plan::limits(&mut self.random);
                 self.plan.server.sinks[sink].limits = limits;
-                self.may_lose_letters |= limits.letters_bytes.is_some();
+                self.may_lose_letters[sink] |= limits.letters_bytes.is_some();
             }
         }
         if self.plan.loses_cursors && self.random.one_in(4) {
