@@ -16,7 +16,7 @@ use super::driver_parts::DriverParts;
 use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled};
-use super::ledger::{Account, SKIPPED, SinkLedger, is_full};
+use super::ledger::{Account, SKIPPED, is_full};
 use super::orders::Skip;
 use super::skip::{self, Skipped};
 use super::step::{Goal, SinkStep};
@@ -36,7 +36,6 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// When the server is to hold, a destination has this long to take what is on its way. The rest is sent again later.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
-
 /// The longest pause of a sink that gives up messages over its limits: until then they fill the spool.
 const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Most groups of a lane that are given up in a step: those of some seconds.
@@ -73,13 +72,6 @@ enum Read {
     Taken,
     /// A group was given up.
     GivenUp,
-}
-
-/// How many messages an operator has skipped, by the cursor.
-fn skipped_of(cursor: &Cursor) -> u64 {
-    let ledger = SinkLedger::of(cursor);
-    ledger.set_begun(InFlight::of(cursor).begun());
-    ledger.account().dropped.get(SKIPPED).copied().unwrap_or_default()
 }
 
 /// See the module.
@@ -189,17 +181,16 @@ impl SinkDriver {
             }
             return Err(io::Error::from(problem).to_string());
         }
-        let (before, mut skipped) = (skipped_of(&self.parts.committed), 0);
+        let (before, mut skipped) = (skip::skipped_of(&self.parts.committed), 0);
         let tried = self.try_skip(skip, &mut skipped, goes_on).map_err(io::Error::from);
-        // The readers may be ahead of what was skipped.
         let messages = if let Task::Remember { .. } = self.task {
-            // The letters are durable, and only the cursor does not say so yet: the next steps write it.
+            // The letters are durable, and only the cursor does not say so yet: the next steps write it. Then the readers go back to it.
             self.rolls_back_after = true;
             skipped
         } else {
             // What is not committed is not skipped.
             self.task = Task::RollBack;
-            skipped_of(&self.parts.committed).saturating_sub(before)
+            skip::skipped_of(&self.parts.committed).saturating_sub(before)
         };
         if messages > 0 {
             info!(sink = self.parts.name, messages, "skipped by an operator");
@@ -269,7 +260,6 @@ impl SinkDriver {
         Ok(())
     }
 
-    /// Counts dead letters that were deleted while others were sent again.
     pub(crate) fn add_letters_deleted(&self, records: u64) {
         self.parts.ledger.add_letters_deleted(records);
     }

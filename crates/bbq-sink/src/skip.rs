@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::io;
 
-use bbq_spool::{Group, GroupCursor, LaneReader, Next, Scratch};
+use bbq_spool::{Cursor, Group, GroupCursor, LaneReader, Next, Scratch};
 
+use super::in_flight::InFlight;
 use super::interface::Settled;
-use super::ledger::SKIPPED;
+use super::ledger::{SKIPPED, SinkLedger};
 use super::orders::Skip;
 use super::rejected::{Collector, Rejected};
 
@@ -19,6 +20,13 @@ pub(crate) struct Plan {
     pub until: Vec<u64>,
     /// No more messages than these.
     pub most: u64,
+}
+
+/// How many messages an operator has skipped, by the cursor.
+pub(crate) fn skipped_of(cursor: &Cursor) -> u64 {
+    let ledger = SinkLedger::of(cursor);
+    ledger.set_begun(InFlight::of(cursor).begun());
+    ledger.account().dropped.get(SKIPPED).copied().unwrap_or_default()
 }
 
 /// A group of which messages were passed.
