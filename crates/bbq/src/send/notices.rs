@@ -21,11 +21,9 @@ pub(super) struct Notices {
 impl Notices {
     pub(super) fn print(&self, notice: &Notice) {
         match notice {
-            Notice::Unreachable { server, why } => {
-                if self.is_new(server, why) {
-                    let why = with_option_names(why);
-                    eprintln!("bbq: {server}: {why}; trying again until a server answers");
-                }
+            Notice::Unreachable { server, why } if self.is_new(server, why) => {
+                let why = with_option_names(why);
+                eprintln!("bbq: {server}: {why}; trying again until a server answers");
             }
             Notice::NewStream { server, why } => {
                 eprintln!("bbq: {server}: {why}; messages that are not acknowledged are sent as a new stream")
