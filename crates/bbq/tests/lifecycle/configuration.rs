@@ -287,10 +287,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("listen = []\n", "listen has 0; allowed: a list of 1 to 256"),
         ("listen = [\"lnes+tcp://127.0.0.1:1\"]\n", "did you mean \"lines\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1?on_ful=block\"]\n", "did you mean \"on_full\"?"),
-        (
-            "listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n",
-            "has the address of another listener",
-        ),
+        ("listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n", "of another listener"),
         ("listen = [\"bbq+tcp://127.0.0.1:1?on_full=drop-newest\"]\n", "contradicts bbq"),
         ("listen = [\"lines+unix:///tmp/x?distribution=reuseport\"]\n", "unix sockets"),
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),
