@@ -156,9 +156,9 @@ impl DeadLetters {
                     self.records_before = Some(open.records());
                 }
             }
-            // Else what was appended may or may not be on disk. The next try opens the spool again, and finds out.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.take_smaller_segments(),
+            // What was appended may or may not be on disk. The next try opens the spool again, and finds out.
             Err(_) => self.open = None,
         }
         written.map_err(|error| {
