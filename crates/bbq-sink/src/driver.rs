@@ -176,7 +176,7 @@ impl SinkDriver {
         // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
         if let Err(problem) = self.commit_taken() {
             if let Problem::Failed(_) = problem {
-                self.parts.ledger.roll_back(&self.parts.committed);
+                self.parts.roll_back_ledger();
                 self.task = Task::RollBack;
             }
             return Err(io::Error::from(problem).to_string());
@@ -724,9 +724,8 @@ impl SinkDriver {
         self.parts.sink.roll_back()?;
         self.parts.dead_letters.forget();
         // A cursor that was held back is behind what was counted.
-        self.parts.ledger.roll_back(&self.parts.committed);
+        self.parts.roll_back_ledger();
         self.in_flight = InFlight::of(&self.parts.committed);
-        self.parts.ledger.set_begun(self.in_flight.begun());
         self.held_back.clear();
         self.settled.clear();
         self.remember()?;
@@ -758,7 +757,7 @@ impl SinkDriver {
             Problem::Failed(error) => {
                 // Nothing after the last commit can be trusted: the ledger is rolled back at once, the output as soon as it can be
                 // cut. The cursor on disk is that of the last commit: while a cursor cannot be written, a step does nothing else.
-                self.parts.ledger.roll_back(&self.parts.committed);
+                self.parts.roll_back_ledger();
                 self.commit_bytes = COMMIT_BYTES_MIN;
                 self.task = Task::RollBack;
                 let pause = self.report(&error);

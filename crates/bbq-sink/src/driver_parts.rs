@@ -7,6 +7,7 @@ use bbq_stored::{Replica, Retention};
 
 use super::backlog::Backlog;
 use super::dead_letters::DeadLetters;
+use super::in_flight::InFlight;
 use super::interface::Sink;
 use super::ledger::SinkLedger;
 
@@ -29,4 +30,11 @@ pub(crate) struct DriverParts {
     pub(crate) readers: Vec<LaneReader>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) dead_letters: DeadLetters,
+}
+
+impl DriverParts {
+    /// What people see goes back to the last commit.
+    pub(crate) fn roll_back_ledger(&self) {
+        self.ledger.roll_back(&self.committed, InFlight::of(&self.committed).begun());
+    }
 }

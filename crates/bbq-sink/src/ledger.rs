@@ -103,9 +103,9 @@ pub struct BegunGroup {
 }
 
 impl Account {
-    fn of(cursor: &Cursor) -> Account {
+    fn of(cursor: &Cursor, begun: Vec<BegunGroup>) -> Account {
         let Cursor { delivered, dropped, places, .. } = cursor.clone();
-        Account { delivered, dropped, places, begun: Vec::new() }
+        Account { delivered, dropped, places, begun }
     }
 
     /// Records that are delivered or dropped.
@@ -134,10 +134,10 @@ impl Account {
 }
 
 impl SinkLedger {
-    /// Continues from the last commit.
-    pub fn of(cursor: &Cursor) -> SinkLedger {
+    /// Continues from the last commit, in which the groups behind the places are `begun`.
+    pub(crate) fn of(cursor: &Cursor, begun: Vec<BegunGroup>) -> SinkLedger {
         SinkLedger {
-            account: Mutex::new(Account::of(cursor)),
+            account: Mutex::new(Account::of(cursor, begun)),
             // When the last message of an earlier run was received is not known. The lag counts from the start, because the queue
             // is at least that old.
             last_received_ns: AtomicU64::new(unix_ns()),
@@ -188,9 +188,9 @@ impl SinkLedger {
         self.truncations.load(Ordering::Relaxed)
     }
 
-    /// Rolls back to a commit: the records after it are read and written again.
-    pub fn roll_back(&self, cursor: &Cursor) {
-        *self.locked() = Account::of(cursor);
+    /// Rolls back to a commit, in which the groups behind the places are `begun`: the records after it are read and written again.
+    pub(crate) fn roll_back(&self, cursor: &Cursor, begun: Vec<BegunGroup>) {
+        *self.locked() = Account::of(cursor, begun);
     }
 
     /// Moves to these places and counts the records, under one lock. Otherwise the sums could have a record twice, or not at all,
@@ -260,7 +260,7 @@ mod tests {
             dropped: BTreeMap::from([("damaged".to_owned(), u64::MAX - 1)]),
             ..Cursor::default()
         };
-        let ledger = SinkLedger::of(&cursor);
+        let ledger = SinkLedger::of(&cursor, Vec::new());
         ledger.advance(
             &cursor.places,
             &SettledTotals { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
@@ -276,10 +276,19 @@ mod tests {
     #[test]
     fn what_is_settled_in_the_middle_of_a_group_counts_for_people_and_not_for_the_cursor() {
         let place = LanePlace { lane: 3, position: 10, record: 100 };
-        let ledger = SinkLedger::of(&Cursor { places: vec![place], delivered: 100, ..Cursor::default() });
-        ledger.set_begun(vec![BegunGroup { lane: 3, records: 30, dropped: vec![(REFUSED.into(), 20)] }]);
+        let cursor = Cursor { places: vec![place], delivered: 100, ..Cursor::default() };
+        let begun = || vec![BegunGroup { lane: 3, records: 30, dropped: vec![(REFUSED.into(), 20)] }];
+        let ledger = SinkLedger::of(&cursor, begun());
+        let assert_shown = || {
+            let shown = ledger.account();
+            assert_eq!((shown.delivered, shown.dropped["refused"], shown.passed()), (110, 20, 130));
+        };
+        assert_shown();
+        ledger.set_begun(vec![BegunGroup { lane: 3, records: 31, dropped: Vec::new() }]);
+        // The cursor has this part of the group, too.
+        ledger.roll_back(&cursor, begun());
+        assert_shown();
         let shown = ledger.account();
-        assert_eq!((shown.delivered, shown.dropped["refused"], shown.passed()), (110, 20, 130));
         assert_eq!(shown.deleted_ahead(&LanePlace { record: 140, ..place }), 10);
         let groups = ledger.account_of_groups();
         assert_eq!((groups.delivered, groups.dropped.len()), (100, 0));

@@ -86,9 +86,8 @@ impl SinkOpening {
         let stored = store.load()?;
         let is_new = stored.is_none();
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
-        let ledger = Arc::new(SinkLedger::of(&cursor));
         // A sink that is not opened for a while says the same as before.
-        ledger.set_begun(InFlight::of(&cursor).begun());
+        let ledger = Arc::new(SinkLedger::of(&cursor, InFlight::of(&cursor).begun()));
         let spool = Arc::clone(spool);
         Ok(SinkOpening {
             index,

@@ -26,6 +26,7 @@ use super::backlog::Backlog;
 use super::dead_letters::{DeadLetters, segment_bytes};
 use super::driver::SinkDriver;
 use super::driver_parts::DriverParts;
+use super::in_flight::InFlight;
 use super::interface::{Now, OpenError};
 use super::ledger::SinkLedger;
 use super::orders::Resent;
@@ -170,7 +171,7 @@ impl Resender {
         // It counts from here.
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, output: cursor.output, ..Cursor::default() };
-        let ledger = Arc::new(SinkLedger::of(&committed));
+        let ledger = Arc::new(SinkLedger::of(&committed, InFlight::of(&committed).begun()));
         let sink = spec.target.open(&self.storage, Some(state), now).map_err(|error| match error {
             OpenError::NotYet(error) | OpenError::Refused(error) => error.to_string(),
         })?;

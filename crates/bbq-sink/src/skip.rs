@@ -24,8 +24,7 @@ pub(crate) struct Plan {
 
 /// How many messages an operator has skipped, by the cursor.
 pub(crate) fn skipped_of(cursor: &Cursor) -> u64 {
-    let ledger = SinkLedger::of(cursor);
-    ledger.set_begun(InFlight::of(cursor).begun());
+    let ledger = SinkLedger::of(cursor, InFlight::of(cursor).begun());
     ledger.account().dropped.get(SKIPPED).copied().unwrap_or_default()
 }
 
