@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_tokens_names_the_protocols_that_have_them() {
-        let why = |protocol| without_effect(protocol, false).find(|(key, _)| *key == "tokens");
+        let why = |protocol: &Protocol| without_effect(protocol, false).find(|(key, _)| *key == "tokens");
         let (with, without): (Vec<&Protocol>, Vec<&Protocol>) =
             PROTOCOLS.iter().partition(|protocol| why(protocol).is_none());
         let words: Vec<&str> = with.iter().map(|protocol| protocol.word).collect();
