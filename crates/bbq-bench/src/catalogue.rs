@@ -46,6 +46,7 @@ pub fn list() -> String {
     for Experiment { name, lasts, summary, .. } in EXPERIMENTS {
         text += &format!("  {name:width$}  {lasts:>6}  {summary}\n");
     }
+    text += "greeter, dns, servers and shapes measure the examples of bbq-listen, which no package has.\n";
     text
 }
 

@@ -1,4 +1,4 @@
-//! Whether a mark was met.
+//! Whether a mark was met. What may be noise is not called missed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::metric::Metric;
-use crate::results::SectionResults;
+use crate::results::{ROUNDS_TO_BE_SURE, RowResults, SectionResults};
 use crate::section::Mark;
 use crate::spread::Spread;
 
@@ -14,10 +14,49 @@ use crate::spread::Spread;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     Met,
-    /// Also if a single sample failed.
+    /// In every round, of enough rounds; or a sample failed.
     Missed,
+    /// By the median, but not in every round, or in few rounds.
+    LikelyMissed,
+    /// By the median, while others used too much of the machine.
+    Noisy,
     /// The row or its floor was left out.
     NotMeasured,
+}
+
+impl Verdict {
+    /// On what was measured in each round, `None` where a sample failed. `is_noisy` is whether others used too much of the machine.
+    pub(crate) fn of(tried: &[Option<f64>], limit: f64, is_noisy: bool) -> Verdict {
+        let counted: Vec<f64> = tried.iter().copied().flatten().collect();
+        let is_over = |value: &f64| *value > limit;
+        let is_each_over = counted.len() >= ROUNDS_TO_BE_SURE && counted.iter().all(is_over);
+        match Spread::of(counted.iter().copied()) {
+            _ if tried.is_empty() => Verdict::NotMeasured,
+            None => Verdict::Missed,
+            Some(_) if counted.len() < tried.len() => Verdict::Missed,
+            Some(spread) if spread.median <= limit => Verdict::Met,
+            Some(_) if is_noisy => Verdict::Noisy,
+            Some(_) if is_each_over => Verdict::Missed,
+            Some(_) => Verdict::LikelyMissed,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Met => f.write_str("met"),
+            Verdict::Missed => f.write_str("MISSED"),
+            Verdict::LikelyMissed => {
+                write!(
+                    f,
+                    "likely missed ({ROUNDS_TO_BE_SURE} rounds or more, all above it, would make it sure)"
+                )
+            }
+            Verdict::Noisy => f.write_str("cannot tell, others used the machine too much"),
+            Verdict::NotMeasured => f.write_str("not measured"),
+        }
+    }
 }
 
 /// A mark and what was measured.
@@ -46,11 +85,9 @@ impl Judged {
         let counted: Vec<f64> = tried.iter().copied().flatten().collect();
         let (samples, samples_failed) = (counted.len(), tried.len() - counted.len());
         let measured = Spread::of(counted);
-        let verdict = match measured {
-            _ if tried.is_empty() => Verdict::NotMeasured,
-            Some(spread) if samples_failed == 0 && spread.median <= mark.limit => Verdict::Met,
-            _ => Verdict::Missed,
-        };
+        let mut rows = [Some(&mark.row), mark.floor.as_ref()].into_iter().flatten();
+        let is_noisy = rows.any(|row| results.row(row).is_some_and(RowResults::is_noisy));
+        let verdict = Verdict::of(&tried, mark.limit, is_noisy);
         let beside = mark.beside.iter();
         let beside =
             beside.filter_map(|other| Some((other.clone(), Spread::of(to(other)?.into_iter().flatten())?)));
@@ -68,7 +105,8 @@ impl Judged {
     }
 }
 
-fn ratios(upper: &[Option<f64>], lower: &[Option<f64>]) -> Vec<Option<f64>> {
+/// Of each round; `None` where one of both failed.
+pub(crate) fn ratios(upper: &[Option<f64>], lower: &[Option<f64>]) -> Vec<Option<f64>> {
     upper.iter().zip(lower).map(|(upper, lower)| Some((*upper)? / (*lower)?)).collect()
 }
 
@@ -86,11 +124,7 @@ impl fmt::Display for Judged {
         if *samples_failed > 0 {
             write!(f, ", {samples_failed} samples failed")?;
         }
-        f.write_str(match self.verdict {
-            Verdict::Met => ": met",
-            Verdict::Missed => ": MISSED",
-            Verdict::NotMeasured => ": not measured",
-        })?;
+        write!(f, ": {}", self.verdict)?;
         for (other, Spread { median, least, most }) in &self.beside {
             write!(f, "; {median:.2} ({least:.2}-{most:.2}) times {other}")?;
         }
@@ -107,17 +141,27 @@ mod tests {
 
     /// The verdict on `ours`, at most twice the floor, or 2 us.
     fn verdict(floor: Option<&str>, rows: &[(&'static str, &[Option<f64>])]) -> Verdict {
-        let sample = |cpu: &Option<f64>| {
+        verdict_with_others(floor, rows, 0.0)
+    }
+
+    /// The same, while others use so many percent of the machine during rows that are not `ours`.
+    fn verdict_with_others(
+        floor: Option<&str>,
+        rows: &[(&'static str, &[Option<f64>])],
+        others: f64,
+    ) -> Verdict {
+        let sample = |name: &str, cpu: &Option<f64>| {
             let mut sample = Sample::default();
             cpu.map(|cpu| {
                 sample.set(Metric::ServerCpu, cpu);
+                sample.set(Metric::OthersBusy, if name == "ours" { 0.0 } else { others });
                 sample
             })
         };
         let row = |(name, samples): &(&'static str, &[Option<f64>])| RowResults {
             name,
             asked: None,
-            samples: samples.iter().map(sample).collect(),
+            samples: samples.iter().map(|cpu| sample(name, cpu)).collect(),
         };
         let section = Section::blank();
         let results = SectionResults { section: &section, rows: rows.iter().map(row).collect() };
@@ -130,11 +174,31 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        let floor: &[Option<f64>] = &[Some(1.0), Some(5.0), Some(9.0)];
-        let ours: &[Option<f64>] = &[Some(2.0), Some(9.0), Some(19.0)];
+        let floor: &[Option<f64>] = &[Some(1.0), Some(5.0), Some(9.0), Some(1.0), Some(2.0)];
+        let ours: &[Option<f64>] = &[Some(2.0), Some(9.0), Some(19.0), Some(2.0), Some(4.1)];
         assert_eq!(verdict(Some("floor"), &[("floor", floor), ("ours", ours)]), Verdict::Met);
-        let ours: &[Option<f64>] = &[Some(2.1), Some(11.0), Some(1.0)];
+        let ours: &[Option<f64>] = &[Some(2.1), Some(11.0), Some(19.0), Some(3.0), Some(4.1)];
         assert_eq!(verdict(Some("floor"), &[("floor", floor), ("ours", ours)]), Verdict::Missed);
+    }
+
+    #[test]
+    fn a_round_within_the_limit_or_few_rounds_or_noise_are_not_a_miss() {
+        let over: &[Option<f64>] = &[Some(2.1); 5];
+        let floor: &[Option<f64>] = &[Some(1.0); 5];
+        assert_eq!(verdict(None, &[("ours", over)]), Verdict::Missed);
+        assert_eq!(verdict(None, &[("ours", &over[..4])]), Verdict::LikelyMissed);
+        let mut one_within = over.to_owned();
+        one_within[3] = Some(2.0);
+        assert_eq!(verdict(None, &[("ours", &one_within)]), Verdict::LikelyMissed);
+        for (others, expected) in [(20.0, Verdict::Missed), (30.0, Verdict::Noisy)] {
+            let rows: &[(&'static str, &[Option<f64>])] = &[("floor", floor), ("ours", over)];
+            assert_eq!(verdict_with_others(Some("floor"), rows, others), expected);
+            let rows: &[(&'static str, &[Option<f64>])] = &[("floor", floor), ("ours", &[Some(2.0); 5])];
+            assert_eq!(verdict_with_others(Some("floor"), rows, others), Verdict::Met);
+        }
+        for unsure in [Verdict::LikelyMissed, Verdict::Noisy, Verdict::NotMeasured] {
+            assert!(!unsure.to_string().contains("MISSED"), "{unsure}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell;
 use crate::metric::{Better, Metric};
-use crate::plot::{Axis, Bar, Curve, Words, bars, curves};
+use crate::plot::{Axis, Bar, Curve, Dot, Words, bars, curves};
 use crate::section::{Drawing, Section};
 use crate::spread::Spread;
 use crate::table::Table;
@@ -25,13 +25,16 @@ pub(crate) struct Picture {
     /// The row that ratios are to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) baseline: Option<String>,
+    /// What was decided: a mark that was met or missed, or what to choose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) verdicts: Vec<String>,
 }
 
 /// Around the JSON of a picture, on a line of its own that readers of the page do not see.
 const COMMENT: (&str, &str) = ("<!-- plot ", " -->");
 
 impl Picture {
-    pub(crate) fn of(section: &Section) -> Picture {
+    pub(crate) fn of(section: &Section, verdicts: Vec<String>) -> Picture {
         let mut others: Vec<String> = Vec::new();
         for row in section.rows.iter().filter(|row| !row.is_ours) {
             let name = match section.drawing {
@@ -47,6 +50,7 @@ impl Picture {
             operation: section.operation.to_owned(),
             others,
             baseline: section.baseline.map(|(row, _)| section.rows[row].name.clone()),
+            verdicts,
         }
     }
 
@@ -62,9 +66,9 @@ impl Picture {
         match self.drawing {
             Drawing::Bars(metric) => {
                 let rows = figures(table, metric);
-                let bar = |(name, spread): (&String, Option<Spread>)| {
+                let bar = |Figure { name, spread, remark }: Figure<'_>| {
                     let (name, is_ours) = (self.shown(name, name), self.is_ours(name));
-                    Some(Bar { name, spread: spread?, is_ours })
+                    Some(Bar { name, spread: spread?, is_ours, remark: remark.to_owned() })
                 };
                 let drawn: Vec<Bar> = rows.filter_map(bar).collect();
                 bars(&self.words(metric, None, title), metric.unit(), &drawn)
@@ -83,7 +87,8 @@ impl Picture {
             (Better::Higher, _) => " (higher is better)",
             (Better::None, _) => "",
         };
-        Words { title: y.title(&self.operation) + better, subtitle: subtitle.to_owned() }
+        let verdicts = self.verdicts.clone();
+        Words { title: y.title(&self.operation) + better, subtitle: subtitle.to_owned(), verdicts }
     }
 
     /// The line that a row is a point of: its name up to a comma.
@@ -104,23 +109,33 @@ impl Picture {
     /// Rows whose names are the same up to a comma are points of one line.
     fn lines(&self, table: &Table, x: Metric, y: Metric) -> Vec<Curve> {
         let mut lines: Vec<(&str, Curve)> = Vec::new();
-        for ((row, x), (_, y)) in figures(table, x).zip(figures(table, y)) {
-            let (Some(x), Some(y)) = (x, y) else { continue };
+        for (x, y) in figures(table, x).zip(figures(table, y)) {
+            let (row, remark) = (x.name, x.remark);
+            let (Some(x), Some(y)) = (x.spread, y.spread) else { continue };
             let name = Picture::line_of(row);
             if lines.last().is_none_or(|(last, _)| *last != name) {
                 let (shown, is_ours) = (self.shown(row, name), self.is_ours(name));
                 lines.push((name, Curve { name: shown, is_ours, points: Vec::new() }));
             }
             if let Some((_, line)) = lines.last_mut() {
-                line.points.push((x.median, y.median));
+                line.points.push(Dot { x: x.median, y: y.median, remark: remark.to_owned() });
             }
         }
         lines.into_iter().map(|(_, line)| line).collect()
     }
 }
 
-/// Rows with what their cells of a column say; nothing where the table has no such column.
-fn figures(table: &Table, metric: Metric) -> impl Iterator<Item = (&String, Option<Spread>)> {
+/// What a table says in a row and a column.
+struct Figure<'a> {
+    name: &'a str,
+    /// `None` where the table has no figure, or no such column.
+    spread: Option<Spread>,
+    /// Why the figures of the row may mislead; mostly empty.
+    remark: &'a str,
+}
+
+/// Of a column, from above.
+fn figures(table: &Table, metric: Metric) -> impl Iterator<Item = Figure<'_>> {
     let column = table.rows.first().and_then(|head| head.iter().position(|cell| cell == metric.label()));
     let scaled = move |Spread { median, least, most }| {
         let unit = metric.label_unit();
@@ -128,7 +143,7 @@ fn figures(table: &Table, metric: Metric) -> impl Iterator<Item = (&String, Opti
     };
     table.rows.iter().skip(1).filter_map(move |row| {
         let spread = column.and_then(|column| cell::read(row.get(column)?));
-        Some((row.first()?, spread.map(scaled)))
+        Some(Figure { name: row.first()?, spread: spread.map(scaled), remark: table.remark(row) })
     })
 }
 
@@ -164,16 +179,17 @@ mod tests {
             operation: "message".to_owned(),
             others: vec!["nginx --> x, 1".to_owned(), "nginx --> x".to_owned()],
             baseline: Some("nginx --> x, 1".to_owned()),
+            verdicts: vec!["bbq: at most 2 times nginx --> x: met".to_owned()],
         }
     }
 
     fn table() -> Table {
         let rows = [
-            ["", "k/s", "server CPU us"],
-            ["bbq, 1", "1.50 (1.00-2.00)", "0.174"],
-            ["bbq, 2", "3.00", "-"],
-            ["bbq, 3", "4.00", "0.150"],
-            ["nginx --> x, 1", "1.00", "0.300"],
+            ["", "k/s", "server CPU us", ""],
+            ["bbq, 1", "1.50 (1.00-2.00)", "0.174", "noisy"],
+            ["bbq, 2", "3.00", "-", ""],
+            ["bbq, 3", "4.00", "0.150", ""],
+            ["nginx --> x, 1", "1.00", "0.300", ""],
         ];
         Table { rows: rows.iter().map(|row| row.map(str::to_owned).into()).collect() }
     }
@@ -191,9 +207,10 @@ mod tests {
     fn a_bar_has_the_figure_of_its_cell_in_units_for_people() {
         let text = picture(Drawing::Bars(Metric::Rate)).draw("rows", &table());
         assert!(text.contains(">Messages a second (higher is better)<"), "{text}");
-        assert!(text.contains(">1.5 k/s (1-2)<") && text.contains(">3 k/s<"), "{text}");
+        assert!(text.contains(">1.5 k/s (1-2), noisy<") && text.contains(">3 k/s<"), "{text}");
         assert!(text.contains(">nginx --&gt; x, 1 (baseline)<"), "{text}");
         assert!(!text.contains(">bbq, 1 (baseline)<"), "{text}");
+        assert!(text.contains(">bbq: at most 2 times nginx --&gt; x: met<"), "{text}");
         // One is not ours, and the key has one of each.
         let bars = |class: &str| text.matches(&format!("<rect class=\"{class}\"")).count();
         assert_eq!((bars("ours"), bars("other-pale")), (4, 2), "{text}");
@@ -207,9 +224,12 @@ mod tests {
         let lines = picture.lines(&table(), Metric::Rate, Metric::ServerCpu);
         let said: Vec<_> =
             lines.iter().map(|line| (line.name.as_str(), line.is_ours, line.points.clone())).collect();
-        let ours = vec![(1500.0, 0.174), (4000.0, 0.150)];
-        assert_eq!(said, [("bbq", true, ours), ("nginx --> x (baseline)", false, vec![(1000.0, 0.3)])]);
+        let dot = |x, y, remark: &str| Dot { x, y, remark: remark.to_owned() };
+        let ours = vec![dot(1500.0, 0.174, "noisy"), dot(4000.0, 0.150, "")];
+        let others = vec![dot(1000.0, 0.3, "")];
+        assert_eq!(said, [("bbq", true, ours), ("nginx --> x (baseline)", false, others)]);
         let text = picture.draw("rows", &table());
+        assert!(text.contains(">noisy<"), "{text}");
         assert!(text.contains(">Messages a second (both axes are logarithmic)<"), "{text}");
     }
 }

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use crate::results::Results;
+use crate::results::{Results, SectionResults};
 use crate::section::Section;
 
 /// Says what the results mean.
 pub(crate) type Conclude = Box<dyn Fn(&Results<'_>) -> Vec<String>>;
+
+/// Says what is decided of a section, for its plot; its marks speak for themselves.
+pub(crate) type Verdicts = Box<dyn Fn(&Results<'_>, &SectionResults<'_>) -> Vec<String>>;
 
 /// An experiment, ready to be run.
 pub struct Plan {
@@ -14,6 +17,7 @@ pub struct Plan {
     /// What is not measured, and why.
     pub(crate) left_out: Vec<String>,
     pub(crate) conclude: Conclude,
+    pub(crate) verdicts: Verdicts,
 }
 
 impl fmt::Debug for Plan {
@@ -25,7 +29,12 @@ impl fmt::Debug for Plan {
 impl Plan {
     /// A plan without a conclusion.
     pub(crate) fn of(sections: Vec<Section>) -> Plan {
-        Plan { sections, left_out: Vec::new(), conclude: Box::new(|_| Vec::new()) }
+        Plan {
+            sections,
+            left_out: Vec::new(),
+            conclude: Box::new(|_| Vec::new()),
+            verdicts: Box::new(|_, _| Vec::new()),
+        }
     }
 
     /// Keeps the sections whose titles begin with one of these words; without words all. What the results of all mean together is
@@ -44,6 +53,7 @@ impl Plan {
         }
         self.sections.retain(|section| words.iter().any(|word| section.title.starts_with(word)));
         self.conclude = Box::new(|_| Vec::new());
+        self.verdicts = Box::new(|_, _| Vec::new());
         Ok(self)
     }
 

@@ -12,6 +12,7 @@ use crate::picture::Picture;
 use crate::plot::fits::assert_fits;
 use crate::svg::assert_well_formed;
 use crate::table::Table;
+use crate::verdict::ALL_SECTIONS;
 
 /// A section of a page that has a plot.
 struct Drawn {
@@ -22,6 +23,8 @@ struct Drawn {
     /// Of the plot, below the page's directory.
     path: String,
     picture: Picture,
+    /// The page below the sections: its conclusions and warnings.
+    remarks: String,
 }
 
 fn results() -> PathBuf {
@@ -51,7 +54,8 @@ fn drawn(page: &Path) -> Vec<Drawn> {
             )
         });
         let picture = picture.unwrap_or_else(|error| panic!("{place}: {error}"));
-        drawn.push(Drawn { table: table(section), place, title, path, picture });
+        let remarks = text.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
+        drawn.push(Drawn { table: table(section), place, title, path, picture, remarks });
     }
     drawn
 }
@@ -70,7 +74,7 @@ fn table(section: &str) -> Table {
 fn plots_are_what_their_tables_give_and_have_all_of_their_texts() {
     let writes = std::env::var_os("BBQ_WRITE_PLOTS").is_some();
     let mut paths = BTreeSet::new();
-    for Drawn { place, title, table, path, picture } in
+    for Drawn { place, title, table, path, picture, remarks } in
         names(&results(), "md").iter().flat_map(|page| drawn(page))
     {
         for metric in picture.columns() {
@@ -86,6 +90,10 @@ fn plots_are_what_their_tables_give_and_have_all_of_their_texts() {
         for name in picture.others.iter().chain(&picture.baseline) {
             let is_there = table.rows.iter().any(|row| Picture::is_name_of(name, &row[0]));
             assert!(is_there, "{place}: no row {name:?}");
+        }
+        for verdict in &picture.verdicts {
+            let said = verdict.strip_prefix(ALL_SECTIONS).unwrap_or(verdict);
+            assert!(remarks.contains(said), "{place}: the page does not say {said:?}");
         }
         let plot = picture.draw(&title, &table);
         assert_well_formed(&plot);

@@ -113,7 +113,11 @@ impl Report {
             rounds_asked: settings.rounds,
             signal: measured.signal,
             workers: settings.workers,
-            sections: results.sections.iter().map(SectionReport::of).collect(),
+            sections: results
+                .sections
+                .iter()
+                .map(|section| SectionReport::of(section, (plan.verdicts)(results, section)))
+                .collect(),
             conclusions: (plan.conclude)(results),
             warnings: warnings(results),
             left_out: plan.left_out.clone(),
@@ -121,10 +125,11 @@ impl Report {
         }
     }
 
-    /// Whether every row has a figure, and every mark was measured and met.
+    /// Whether there is a row, every row has a figure, and every mark was measured and met.
     pub fn is_complete(&self) -> bool {
         let mut marks = self.sections.iter().flat_map(|section| &section.marks);
-        self.failures.is_empty() && marks.all(|mark| mark.verdict == Verdict::Met)
+        let has_rows = self.sections.iter().any(|section| !section.rows.is_empty());
+        has_rows && self.failures.is_empty() && marks.all(|mark| mark.verdict == Verdict::Met)
     }
 
     /// Rows that failed, and why.
@@ -145,7 +150,7 @@ impl Report {
     /// For a terminal.
     pub fn text(&self) -> String {
         let mut text = self.heading();
-        for section in &self.sections {
+        for section in self.sections.iter().filter(|section| !section.rows.is_empty()) {
             text += &format!("\n{}\n{}\n{}", section.title, wrapped(&section.about), section.table.text());
         }
         if !self.remarks().is_empty() {
@@ -227,7 +232,7 @@ impl Report {
             Some(_) => vec![format!("interrupted after {} of {} rounds", self.rounds, self.rounds_asked)],
         };
         let marks = self.sections.iter().flat_map(|section| {
-            let name = section.title.split(':').next().unwrap_or_default();
+            let name = self.name_of(section);
             section.marks.iter().map(move |mark| format!("mark: {name}, {mark}"))
         });
         [
@@ -241,6 +246,13 @@ impl Report {
         .concat()
     }
 
+    /// A section's title up to a colon, where that is the only one of this name.
+    fn name_of<'a>(&self, section: &'a SectionReport) -> &'a str {
+        let short = section.title.split(':').next().unwrap_or_default();
+        let is_short = |other: &&SectionReport| other.title.split(':').next() == Some(short);
+        if self.sections.iter().filter(is_short).count() > 1 { &section.title } else { short }
+    }
+
     fn plot_name(&self, section: usize) -> String {
         format!("{}-{}.svg", self.experiment, section + 1)
     }
@@ -252,7 +264,8 @@ impl SectionReport {
         Part { title, about, table, plot }
     }
 
-    fn of(results: &SectionResults<'_>) -> SectionReport {
+    /// The verdicts are those beside its marks.
+    fn of(results: &SectionResults<'_>, verdicts: Vec<String>) -> SectionReport {
         let section = results.section;
         let rows = results
             .rows
@@ -260,7 +273,9 @@ impl SectionReport {
             .enumerate()
             .map(|(index, row)| RowReport::of(row, section.rows[index].is_ours, results.ratio(index)));
         let rows: Vec<RowReport> = rows.collect();
-        let (table, picture) = (table(results, &rows), Picture::of(section));
+        let marks: Vec<Judged> = section.marks.iter().map(|mark| Judged::of(mark, results)).collect();
+        let verdicts = marks.iter().map(Judged::to_string).chain(verdicts).collect();
+        let (table, picture) = (table(results, &rows), Picture::of(section, verdicts));
         SectionReport {
             title: section.title.clone(),
             about: section.about.clone(),
@@ -269,7 +284,7 @@ impl SectionReport {
             plot: picture.draw(&section.title, &table),
             table,
             picture,
-            marks: section.marks.iter().map(|mark| Judged::of(mark, results)).collect(),
+            marks,
             rows,
         }
     }

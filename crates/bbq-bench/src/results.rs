@@ -9,6 +9,8 @@ use crate::spread::Spread;
 pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
 /// A load generator that is busier than this goes no faster: the rate is its own limit.
 const CLIENT_BUSY_MAX: f64 = 90.0;
+/// With fewer rounds luck is not told from merit: four wins of four are luck once in 16 times.
+pub(crate) const ROUNDS_TO_BE_SURE: usize = 5;
 /// Whoever finds the queue of a listening socket full tries again after this time (`TCP_TIMEOUT_INIT` of net/tcp.h).
 const RETRY_US: f64 = 1e6;
 /// The part of the requested rate that a row must reach. It allows for the start and the end of a second, and no more.

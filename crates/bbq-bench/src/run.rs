@@ -85,7 +85,6 @@ fn sample(row: &Row, settings: &Settings) -> anyhow::Result<Sample> {
 mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
-    use std::time::Duration;
 
     use super::*;
     use crate::metric::Metric;
@@ -93,15 +92,7 @@ mod tests {
     use crate::spread::Spread;
 
     fn settings(rounds: u32) -> Settings {
-        Settings {
-            duration: Duration::from_millis(1),
-            rounds,
-            peers: false,
-            directory: std::env::temp_dir(),
-            program: "bbq".into(),
-            workers: 1,
-            distributions: Vec::new(),
-        }
+        Settings { rounds, ..Settings::blank() }
     }
 
     fn section(rows: Vec<Row>) -> Section {

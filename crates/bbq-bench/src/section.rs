@@ -19,7 +19,8 @@ pub(crate) struct Asked {
 /// One thing that is measured.
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Whether it is of bbq, bbq-listen or an example of it; not another's server, bare C, or the disk alone.
+    /// Whether it is of bbq, bbq-listen or an example of it, as users have it; not another's server, bare C, the disk alone, or bbq
+    /// with a part switched off.
     pub(crate) is_ours: bool,
     /// `None` if the load goes as fast as the server.
     pub(crate) asked: Option<Asked>,

@@ -26,3 +26,19 @@ pub struct Settings {
     /// Distributions of the examples, instead of the experiment's own; the first is held to the marks.
     pub distributions: Vec<String>,
 }
+
+#[cfg(test)]
+impl Settings {
+    /// Of one short round.
+    pub(crate) fn blank() -> Settings {
+        Settings {
+            duration: Duration::from_millis(1),
+            rounds: 1,
+            peers: false,
+            directory: std::env::temp_dir(),
+            program: "bbq".into(),
+            workers: 1,
+            distributions: Vec::new(),
+        }
+    }
+}

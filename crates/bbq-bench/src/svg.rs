@@ -148,6 +148,16 @@ impl Svg {
         ));
     }
 
+    /// A dot that is not filled.
+    pub(crate) fn ring(&mut self, at: Point, paint: Paint) {
+        self.dot(at, paint);
+        let (x, y, paint) = (at.x, at.y, Paint::Background);
+        let (class, colour) = (paint.class(), paint.light());
+        self.element(format_args!(
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\" fill=\"{colour}\"/>"
+        ));
+    }
+
     pub(crate) fn text(&mut self, at: Point, anchor: Anchor, face: Face, text: &str) {
         let Face { size, is_bold, paint } = face;
         let (x, y, text, class, colour) = (at.x, at.y, escaped(text), paint.class(), paint.light());
@@ -261,6 +271,7 @@ mod tests {
         svg.line(&[Point { x: 0.0, y: 0.0 }, Point { x: 5.0, y: 5.0 }], stroke);
         svg.rectangle(Point { x: 9.0, y: 9.0 }, Point { x: 1.0, y: 1.0 }, Paint::Grid);
         svg.dot(Point { x: 3.0, y: 3.0 }, Paint::Other);
+        svg.ring(Point { x: 4.0, y: 3.0 }, Paint::Ours);
         let text = svg.finish();
         assert_well_formed(&text);
         assert!(text.contains("a &lt; b &amp; &quot;c&quot; &gt; d"), "{text}");

@@ -25,6 +25,13 @@ impl Table {
         text
     }
 
+    /// What stands behind the figures of a row, in a column without a head; empty if nothing does.
+    pub(crate) fn remark<'a>(&self, row: &'a [String]) -> &'a str {
+        let last = self.rows.first().map_or(0, Vec::len).saturating_sub(1);
+        let has_remarks = last > 0 && self.rows[0][last].is_empty();
+        row.get(last).filter(|_| has_remarks).map_or("", String::as_str)
+    }
+
     /// For a page in Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -64,6 +71,16 @@ mod tests {
         let expected =
             "| row | k/s |  |\n| --- | ---: | ---: |\n| a longer name | 7 |  |\n| b | 1234 | noisy |\n";
         assert_eq!(table().markdown(), expected);
+    }
+
+    #[test]
+    fn a_remark_stands_behind_the_figures() {
+        let table = table();
+        assert_eq!(table.rows[1..].iter().map(|row| table.remark(row)).collect::<Vec<_>>(), ["", "noisy"]);
+        let cells = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect();
+        let without = Table { rows: vec![cells(&["", "k/s"]), cells(&["b", "noisy"])] };
+        assert_eq!(without.remark(&without.rows[1]), "");
+        assert_eq!(Table { rows: vec![cells(&[""]), cells(&["b"])] }.remark(&cells(&["b"])), "");
     }
 
     #[test]

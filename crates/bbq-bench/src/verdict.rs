@@ -6,15 +6,16 @@
 //! A section counts only if the load did not limit any of its rows: else its rates say how fast the load is.
 
 use crate::metric::Metric;
-use crate::results::{Results, RowResults, SectionResults};
+use crate::results::{ROUNDS_TO_BE_SURE, Results, RowResults, SectionResults};
 use crate::spread::Spread;
 
 /// Closer than this is no difference that anybody would notice.
 const SAME: f64 = 0.03;
 /// The same of p99, which moves more from run to run.
 const SAME_LATENCY: f64 = 0.1;
-/// With fewer rounds luck is not told from merit: four wins of four are luck once in 16 times.
-const ROUNDS_TO_BE_SURE: usize = 5;
+
+/// In front of a verdict where it stands beside one section.
+pub(crate) const ALL_SECTIONS: &str = "over all sections: ";
 
 /// By rate, and between those that have the same by latency. The rows must be the same in every section; `otherwise` is what
 /// to do when it cannot be told.
@@ -176,7 +177,6 @@ fn is_noisy(sections: &[&SectionResults<'_>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::SectionResults;
     use crate::sample::Sample;
     use crate::section::Section;
 

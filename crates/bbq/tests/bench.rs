@@ -30,14 +30,11 @@ fn run(experiment: &str, out: &Path) -> Value {
     let printed: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{experiment}: {errors}"));
     assert_eq!(printed["failures"], serde_json::json!([]), "{experiment}: {errors}");
-    let mut marks = printed["sections"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|section| section["marks"].as_array())
-        .flatten();
+    let sections = printed["sections"].as_array().unwrap();
+    let mut marks = sections.iter().filter_map(|section| section["marks"].as_array()).flatten();
     let are_met = marks.all(|mark| mark["verdict"] == "met");
-    assert_eq!(output.status.code(), Some(i32::from(!are_met)), "{experiment}: {errors}");
+    let has_rows = sections.iter().any(|section| section["rows"] != serde_json::json!([]));
+    assert_eq!(output.status.code(), Some(i32::from(!(are_met && has_rows))), "{experiment}: {errors}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert!(left.is_empty(), "{experiment} leaves {left:?}");
     let written = std::fs::read(out.join(format!("{experiment}.json"))).unwrap();
@@ -122,7 +119,10 @@ fn a_mark_is_judged_where_its_floor_is_and_not_met_where_it_is_not() {
         assert_eq!(report["failures"], serde_json::json!([]));
         let ratio = &report["sections"][0]["rows"][1]["ratio"]["median"];
         assert_eq!(&mark["measured"]["median"], ratio);
-        assert_eq!(mark["verdict"], if ratio.as_f64().unwrap() > 1.25 { "missed" } else { "met" });
+        // One round is too few to say more.
+        let verdicts: &[&str] =
+            if ratio.as_f64().unwrap() > 1.25 { &["likely_missed", "noisy"] } else { &["met"] };
+        assert!(verdicts.contains(&mark["verdict"].as_str().unwrap()), "{mark}");
     }
     let (report, code) = marks("stream", directory().path());
     assert_eq!(

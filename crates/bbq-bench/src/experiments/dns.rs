@@ -18,6 +18,8 @@ const SOCKETS: usize = 64;
 /// Sockets of the load, where servers are compared: few hash unevenly, and many bring one query at a time.
 const SOCKETS_COMPARED: [usize; 3] = [8, SOCKETS, 512];
 
+const INSTEAD: &str = "bbq bench udp measures datagrams to bbq, and with --peers, Unbound is measured alone";
+
 /// Who answers.
 #[derive(Debug, Clone, Copy)]
 enum Server {
@@ -43,7 +45,7 @@ impl Server {
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
     let mut servers = Vec::new();
-    if examples::are_built(settings, &mut left_out) {
+    if examples::are_built_or(INSTEAD, settings, &mut left_out) {
         servers.extend([Server::Own("reuseport"), Server::Own("shared")]);
     }
     if settings.peers && peers::installed("unbound", &mut left_out) {

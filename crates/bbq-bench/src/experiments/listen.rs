@@ -8,12 +8,12 @@ use crate::load::{http, threads_beside};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::plan::Plan;
-use crate::results::Results;
+use crate::results::{Results, SectionResults};
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
 use crate::server::ServeOptions;
 use crate::settings::Settings;
-use crate::verdict;
+use crate::verdict::{self, ALL_SECTIONS};
 
 /// All that accept; `auto` is one of these.
 pub(crate) const DISTRIBUTIONS: [&str; 6] =
@@ -49,7 +49,8 @@ const CASES: [Case; 6] = [
 
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let sections = CASES.iter().map(|case| section(*case, &DISTRIBUTIONS)).collect();
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
+    let verdicts = Box::new(|results: &Results<'_>, _: &SectionResults<'_>| decided(results));
+    Ok(Plan { conclude: Box::new(conclude), verdicts, ..Plan::of(sections) })
 }
 
 /// A section with a row for each distribution.
@@ -103,4 +104,10 @@ pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> an
 
 fn conclude(results: &Results<'_>) -> Vec<String> {
     verdict::choose(results, "auto, which is reuseport here")
+}
+
+/// The last of the conclusions, which is about all sections.
+fn decided(results: &Results<'_>) -> Vec<String> {
+    let last = conclude(results).pop();
+    last.map(|verdict| format!("{ALL_SECTIONS}{verdict}")).into_iter().collect()
 }

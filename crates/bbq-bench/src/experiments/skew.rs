@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bbq_listen::STEERING_PINS_DEFAULT;
 
+use crate::judged::{self, Verdict};
 use crate::listen_server::ListenServer;
 use crate::load::skewed::{self, Kind, Skewed};
 use crate::meter::Meter;
@@ -63,7 +64,8 @@ fn cases() -> [(&'static str, Skewed); 4] {
 
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let sections = cases().into_iter().map(|(title, load)| section(title, load)).collect();
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
+    let verdicts = Box::new(|_: &Results<'_>, section: &SectionResults<'_>| verdicts(section));
+    Ok(Plan { conclude: Box::new(conclude), verdicts, ..Plan::of(sections) })
 }
 
 fn section(title: &str, load: Skewed) -> Section {
@@ -116,19 +118,23 @@ fn measure(
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {
-    results.sections.iter().flat_map(verdicts).collect()
+    let titled = |section: &SectionResults<'_>| {
+        let title = section.section.title.clone();
+        verdicts(section).into_iter().map(move |verdict| format!("{title}: {verdict}"))
+    };
+    results.sections.iter().flat_map(titled).collect()
 }
 
 /// Whether steering by load is within its marks in a section.
 fn verdicts(section: &SectionResults<'_>) -> Vec<String> {
     let verdict = |(row, (metric, what, most)): (&str, (Metric, &str, f64))| {
-        let values = |name| Some(section.row(name)?.values(metric));
-        let ratio = Spread::of_ratios(&values(row)?, &values(HASH)?)?;
-        let word = if ratio.median <= most { "met" } else { "MISSED" };
-        let Spread { median, least, most: worst } = ratio;
-        let title = &section.section.title;
+        let (row, hash) = (section.row(row)?, section.row(HASH)?);
+        let ratios = judged::ratios(&row.values(metric), &hash.values(metric));
+        let Spread { median, least, most: worst } = Spread::of(ratios.iter().copied().flatten())?;
+        let verdict = Verdict::of(&ratios, most, row.is_noisy() || hash.is_noisy());
+        let name = row.name;
         Some(format!(
-            "{title}: {what} of {row} at most {most} times that of hash; measured {median:.2} ({least:.2}-{worst:.2}): {word}"
+            "{what} of {name} at most {most} times that of hash; measured {median:.2} ({least:.2}-{worst:.2}): {verdict}"
         ))
     };
     let marks =

@@ -1,7 +1,7 @@
 //! The examples of bbq-listen: http_ok, stream_proxy, dns_cache, greeter. They are built beside the program that is measured.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -15,10 +15,21 @@ use crate::settings::Settings;
 pub(crate) fn are_built(settings: &Settings, left_out: &mut Vec<String>) -> bool {
     let built = program(settings, "http_ok").is_some_and(|path| path.is_file());
     if !built {
-        left_out.push(
-            "the examples of bbq-listen are not built: cargo build --release -p bbq-listen --examples"
-                .to_owned(),
-        );
+        let directory = settings.program.parent().unwrap_or(Path::new("")).join("examples");
+        left_out.push(format!(
+            "the examples of bbq-listen are not in {}, and no package has them: in the sources of bbq, run cargo build --release && cargo \
+             build --release -p bbq-listen --examples, and measure with target/release/bbq bench",
+            directory.display()
+        ));
+    }
+    built
+}
+
+/// The same for an experiment that measures nothing else. If they are not there, `left_out` also says what can be measured `instead`.
+pub(crate) fn are_built_or(instead: &str, settings: &Settings, left_out: &mut Vec<String>) -> bool {
+    let built = are_built(settings, left_out);
+    if !built {
+        left_out.push(format!("without the examples: {instead}"));
     }
     built
 }
@@ -52,4 +63,21 @@ pub(crate) fn start(
         _ => {}
     }
     Peer::start(example, &command, settings, address, transport)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_examples_a_user_of_a_package_reads_where_they_are_looked_for_and_what_to_do() {
+        let settings = Settings { program: "/nowhere/bin/bbq".into(), ..Settings::blank() };
+        let mut left_out = Vec::new();
+        assert!(!are_built_or("bbq bench listen does something like it", &settings, &mut left_out));
+        let [missing, instead] = &left_out[..] else { panic!("{left_out:?}") };
+        for part in ["/nowhere/bin/examples", "no package has them", "sources", "target/release/bbq bench"] {
+            assert!(missing.contains(part), "{part:?} is not in {missing:?}");
+        }
+        assert_eq!(instead, "without the examples: bbq bench listen does something like it");
+    }
 }

@@ -9,7 +9,9 @@ const SYSTEM_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
 pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
     let found = find(program).is_some();
     if !found {
-        left_out.push(format!("{program} is not installed, see bench/peers/install"));
+        left_out.push(format!(
+            "{program} is not installed: install it as your system does, or run bench/peers/install of bbq's sources"
+        ));
     }
     found
 }

@@ -1,7 +1,7 @@
 //! Lines over two logarithmic axes, each with its name at its end.
 
 use super::axis::Logarithmic;
-use super::frame::{HEAD, KEY, Key, MARGIN, MUTED, STRONG, WIDTH, Words};
+use super::frame::{AXIS, FIGURE_WIDTH, HEAD, KEY, Key, MARGIN, MUTED, STRONG, WIDTH, Words};
 use super::letters::width;
 use crate::svg::{Anchor, Face, Paint, Point, Stroke, Svg};
 use crate::unit::Unit;
@@ -9,15 +9,12 @@ use crate::unit::Unit;
 const HEIGHT: f64 = 300.0;
 /// Of the grid, at least.
 const GRID_MIN: f64 = 400.0;
-/// Of the figures and the name of the axis below.
-const AXIS: f64 = 46.0;
 /// A piece of its line in front of a name.
 const SAMPLE: f64 = 26.0;
 const GAP: f64 = 8.0;
 /// Between two names.
 const APART: f64 = 17.0;
-/// What a figure at an axis needs, with room around it.
-const FIGURE_WIDTH: f64 = 60.0;
+/// What a figure at the vertical axis needs, with room around it.
 const FIGURE_HEIGHT: f64 = 20.0;
 
 /// One line.
@@ -25,8 +22,17 @@ const FIGURE_HEIGHT: f64 = 20.0;
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) is_ours: bool,
-    /// x and y, each above 0.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<Dot>,
+}
+
+/// One point of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Dot {
+    /// Above 0, as `y`.
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// Why it may mislead; mostly empty. It is drawn as a ring then.
+    pub(crate) remark: String,
 }
 
 /// An axis: what it is of, and the unit of its values.
@@ -41,21 +47,26 @@ pub(crate) struct Axis {
 pub(crate) fn curves(words: &Words, x: &Axis, y: Unit, curves: &[Curve]) -> String {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let (x_range, y_range) =
-        (Logarithmic::over(all().map(|point| point.0)), Logarithmic::over(all().map(|point| point.1)));
+        (Logarithmic::over(all().map(|point| point.x)), Logarithmic::over(all().map(|point| point.y)));
     let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
     let y_ticks = y_range.ticks((HEIGHT / FIGURE_HEIGHT) as usize);
     let figures = widest(&mut y_ticks.iter().map(|tick| width(&y.show(*tick), MUTED)));
     let names = widest(&mut curves.iter().map(|curve| width(&curve.name, face(curve))));
     let (left, behind) = (MARGIN + figures + GAP, GAP + SAMPLE + GAP + names + MARGIN);
-    let full = WIDTH.max(left + GRID_MIN + behind).max(words.width()).ceil();
+    let key = Key {
+        has_ours: curves.iter().any(|curve| curve.is_ours),
+        has_others: curves.iter().any(|curve| !curve.is_ours),
+        has_whiskers: false,
+        remarks: remarks(curves),
+    };
+    let full = WIDTH.max(left + GRID_MIN + behind).max(words.width()).max(key.width()).ceil();
     let (right, top) = (full - behind, HEAD + GAP);
     // Names that need more room than the grid have it.
     let bottom = top + HEIGHT.max(APART * curves.len() as f64);
-    let mut svg = Svg::new(full, bottom + AXIS + KEY);
-    words.draw(&mut svg);
-    let place = |(x, y): (f64, f64)| Point {
-        x: left + x_range.place(x) * (right - left),
-        y: bottom - y_range.place(y) * (bottom - top),
+    let mut svg = words.picture(full, bottom + AXIS + KEY);
+    let place = |dot: &Dot| Point {
+        x: left + x_range.place(dot.x) * (right - left),
+        y: bottom - y_range.place(dot.y) * (bottom - top),
     };
     let grid = Stroke { width: 1.0, dashes: "", paint: Paint::Grid };
     for value in x_range.ticks(((right - left) / FIGURE_WIDTH) as usize) {
@@ -74,13 +85,15 @@ pub(crate) fn curves(words: &Words, x: &Axis, y: Unit, curves: &[Curve]) -> Stri
     // Ours are drawn last, above the others.
     for is_ours in [false, true] {
         for (curve, stroke) in curves.iter().zip(&strokes).filter(|(curve, _)| curve.is_ours == is_ours) {
-            let points: Vec<Point> = curve.points.iter().map(|point| place(*point)).collect();
-            svg.line(&points, *stroke);
-            points.iter().for_each(|point| svg.dot(*point, stroke.paint));
+            svg.line(&curve.points.iter().map(place).collect::<Vec<Point>>(), *stroke);
+            for dot in &curve.points {
+                let (at, paint) = (place(dot), stroke.paint);
+                if dot.remark.is_empty() { svg.dot(at, paint) } else { svg.ring(at, paint) }
+            }
         }
     }
     let ends: Vec<f64> =
-        curves.iter().map(|curve| curve.points.last().map_or(bottom, |point| place(*point).y)).collect();
+        curves.iter().map(|curve| curve.points.last().map_or(bottom, |point| place(point).y)).collect();
     for ((curve, stroke), y) in curves.iter().zip(&strokes).zip(apart(&ends, top, bottom)) {
         let from = right + GAP;
         if curve.points.len() > 1 {
@@ -90,13 +103,20 @@ pub(crate) fn curves(words: &Words, x: &Axis, y: Unit, curves: &[Curve]) -> Stri
         let at = Point { x: from + SAMPLE + GAP, y: y + 4.0 };
         svg.text(at, Anchor::Start, face(curve), &curve.name);
     }
-    let key = Key {
-        has_ours: curves.iter().any(|curve| curve.is_ours),
-        has_others: curves.iter().any(|curve| !curve.is_ours),
-        has_whiskers: false,
-    };
     key.draw(&mut svg, bottom + AXIS + 20.0);
     svg.finish()
+}
+
+/// Those of all points, each once.
+fn remarks(curves: &[Curve]) -> String {
+    let all = curves.iter().flat_map(|curve| &curve.points).flat_map(|dot| dot.remark.split(", "));
+    let mut remarks: Vec<&str> = Vec::new();
+    for remark in all.filter(|remark| !remark.is_empty()) {
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
+    remarks.join(" or ")
 }
 
 fn face(curve: &Curve) -> Face {
@@ -147,14 +167,23 @@ mod tests {
     use crate::plot::fits::assert_fits;
     use crate::svg::assert_well_formed;
 
+    /// Of a point there.
+    fn remark(x: f64) -> &'static str {
+        match x {
+            700.0 => "rate not reached, load's limit",
+            5.0 => "load's limit",
+            _ => "",
+        }
+    }
+
     fn draw(lines: &[(&str, &[(f64, f64)])]) -> String {
         let lines = lines.iter().enumerate().map(|(index, (name, points))| Curve {
             name: (*name).to_owned(),
             is_ours: index == 0,
-            points: points.to_vec(),
+            points: points.iter().map(|&(x, y)| Dot { x, y, remark: remark(x).to_owned() }).collect(),
         });
         let lines: Vec<Curve> = lines.collect();
-        let words = Words { title: "t".to_owned(), subtitle: "s".to_owned() };
+        let words = Words { title: "t".to_owned(), subtitle: "s".to_owned(), verdicts: Vec::new() };
         curves(&words, &Axis { label: "x".to_owned(), unit: Unit::PerSecond }, Unit::Microseconds, &lines)
     }
 
@@ -173,6 +202,17 @@ mod tests {
             assert_well_formed(&text);
             assert_fits(&text);
         }
+    }
+
+    #[test]
+    fn points_that_may_mislead_are_rings_and_the_key_says_why() {
+        let plain = draw(&[("a", &[(1.0, 3.0)])]);
+        assert!(!plain.contains("<circle class=\"background\""), "{plain}");
+        let marked = draw(&[("a", &[(1.0, 3.0), (700.0, 0.02)]), ("b", &[(5.0, 5.0)])]);
+        // Two, and the one of the key.
+        assert_eq!(marked.matches("<circle class=\"background\"").count(), 3, "{marked}");
+        assert!(marked.contains(">rate not reached or load's limit<"), "{marked}");
+        assert_fits(&marked);
     }
 
     #[test]

@@ -11,5 +11,5 @@ mod frame;
 mod letters;
 
 pub(crate) use bars::{Bar, bars};
-pub(crate) use curves::{Axis, Curve, curves};
+pub(crate) use curves::{Axis, Curve, Dot, curves};
 pub(crate) use frame::Words;

@@ -34,7 +34,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &CONFIRM,
 ];
 
-const TEXT_HAS_NO_TOKENS: (&str, &str) = ("tokens", "only bbq and http have a place for a token");
+const TEXT_HAS_NO_TOKENS: (&str, &str) = ("tokens", "only bbq, http and otlp have a place for a token");
 const REQUESTS_ARE_WHOLE: &[(&str, &str)] = &[
     ("on_oversize", "the server refuses a request with a longer message (413)"),
     ("on_incomplete", "the server refuses an incomplete request"),

@@ -149,7 +149,7 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: "tokens",
         values: Values::Text { form: "PATH", pattern: "." },
         default: "any client",
-        meaning: "bbq and http over tcp and unix: accepts only clients with a token from this file. Each line is TOKEN or NAME TOKEN",
+        meaning: "bbq, http and otlp over tcp and unix: accepts only clients with a token from this file. Each line is TOKEN or NAME TOKEN",
     },
 ];
 
@@ -544,6 +544,21 @@ mod tests {
         let spec = |options: &str| ListenSpec::parse(&format!("lines+udp://127.0.0.1:1?{options}")).unwrap();
         assert_eq!(spec("spread=packets&distribution=reuseport").steering, Steering::Packets);
         assert_eq!(spec("spread=flows&steering=weights:1,2").steering, Steering::Weights(vec![1, 2]));
+    }
+
+    #[test]
+    fn what_is_said_of_tokens_names_the_protocols_that_have_them() {
+        let why = |protocol: &Protocol| without_effect(protocol, false).find(|(key, _)| *key == "tokens");
+        let (with, without): (Vec<&Protocol>, Vec<&Protocol>) =
+            PROTOCOLS.iter().partition(|protocol| why(protocol).is_none());
+        let words: Vec<&str> = with.iter().map(|protocol| protocol.word).collect();
+        let (last, others) = words.split_last().unwrap();
+        let named = format!("{} and {last}", others.join(", "));
+        let option = LISTEN_OPTIONS.iter().find(|option| option.key == "tokens").unwrap();
+        assert!(option.meaning.starts_with(&format!("{named} over ")), "{named}: {}", option.meaning);
+        for protocol in without {
+            assert_eq!(why(protocol).unwrap().1, format!("only {named} have a place for a token"));
+        }
     }
 
     #[test]

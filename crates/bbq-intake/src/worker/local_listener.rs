@@ -18,7 +18,7 @@ use super::setup::ListenerSetup;
 use super::undurable::Undurable;
 use crate::access::{
     AddressFull, AddressLimit, AddressRate, AddressShare, Floods, Growth, NewConnection, PeerLog,
-    ServedTokens,
+    SenderLimit, ServedTokens,
 };
 use crate::listen::ListenSpec;
 use crate::worker::stream::{Stream, TlsFailure};
@@ -130,12 +130,16 @@ impl LocalListener {
         self.address_rate.is_some()
     }
 
-    /// Returns for how long the peer has to wait before more is taken from it, and counts and reports that; `None` if more may be
-    /// taken now. Of sources that take compressed messages.
-    pub(crate) fn slowed(&self, peer: Peer) -> Option<Duration> {
-        let wait = self.over_rate(peer).max(self.over_growth(peer))?;
+    /// Returns for how long the peer has to wait before more is taken from it, and over which limit it is, and counts and reports
+    /// that; `None` if more may be taken now. Of sources that take compressed messages.
+    ///
+    /// Over both limits, the one with the longer wait.
+    pub(crate) fn slowed(&self, peer: Peer) -> Option<(Duration, SenderLimit)> {
+        let rate = self.over_rate(peer).map(|wait| (wait, SenderLimit::Rate));
+        let growth = self.over_growth(peer).map(|wait| (wait, SenderLimit::Growth));
+        let slowed = rate.max(growth)?;
         self.ledger.add_slowed(1);
-        Some(wait)
+        Some(slowed)
     }
 
     /// As [`LocalListener::slowed`], without counting it.

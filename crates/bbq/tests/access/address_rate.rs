@@ -123,6 +123,7 @@ fn a_request_is_told_when_to_come_again() {
         answer.head
     );
     assert!(text.contains("messages_per_second_per_address_max"), "{text}");
+    assert!(!text.contains("decompress"), "{text}");
     let status = server.wait_delivered(SENT);
     assert_eq!(status["listeners"][0]["ledger"]["received"], SENT, "{status:#}");
     let start = Instant::now();

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::coding::{self, NotDecoded};
-use crate::access::Denied;
+use crate::access::{Denied, SenderLimit};
 
 /// How long a client is asked to wait when there is no room. A sync or a new segment takes less; a stalled sink takes more.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -83,10 +83,8 @@ pub(super) enum Refused {
     NoMemory,
     #[error("there is no room in the spool or on its disk; try again")]
     Full,
-    #[error(
-        "this address sends more messages than it may (messages_per_second_per_address_max); try again in {seconds} s"
-    )]
-    OverRate { seconds: u64 },
+    #[error("{limit}; try again in {seconds} s")]
+    Slowed { limit: SenderLimit, seconds: u64 },
     #[error("the spool is full, and the messages were dropped (on_full=drop-newest)")]
     Dropped,
     #[error("the messages could not be written to disk; see the server's log")]
@@ -128,7 +126,7 @@ impl Refused {
             | Refused::Unsure
             | Refused::Dropped
             | Refused::Failed => StatusCode::SERVICE_UNAVAILABLE,
-            Refused::OverRate { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refused::Slowed { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refused::Undecided { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -162,7 +160,7 @@ impl Refused {
             Refused::Token(_) => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
             Refused::Encoding => Some((ACCEPT_ENCODING, coding::ACCEPTED)),
-            Refused::OverRate { seconds } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),
+            Refused::Slowed { seconds, .. } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),
             Refused::NoMemory | Refused::Full | Refused::Busy => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
             _ => None,
         }
@@ -178,6 +176,21 @@ mod tests {
     fn a_call_without_a_valid_token_is_unauthenticated() {
         for denied in [Denied::Missing, Denied::Wrong] {
             assert_eq!(Refused::Token(denied).code(), 16);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_is_slowed_down_reads_over_which_limit_it_is_and_when_to_try_again() {
+        for (limit, named, other) in [
+            (SenderLimit::Rate, "messages_per_second_per_address_max", "decompress"),
+            (SenderLimit::Growth, "decompress to over a thousand times", "messages_per_second"),
+        ] {
+            let refused = Refused::Slowed { limit, seconds: 3 };
+            let text = refused.to_string();
+            assert!(text.contains(named) && !text.contains(other), "{text}");
+            assert!(text.ends_with("; try again in 3 s"), "{text}");
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(refused.header(), Some((RETRY_AFTER, HeaderValue::from(3))));
         }
     }
 }

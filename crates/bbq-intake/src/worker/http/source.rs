@@ -73,8 +73,8 @@ impl Source {
 
     /// Refuses a request of an address that sends too much, before its body is read.
     pub(super) fn check_rate(&self) -> Result<(), Refused> {
-        let wait = self.listener().slowed(self.peer);
-        wait.map_or(Ok(()), |wait| Err(Refused::OverRate { seconds: wait.as_secs() + 1 }))
+        let slowed = self.listener().slowed(self.peer);
+        slowed.map_or(Ok(()), |(wait, limit)| Err(Refused::Slowed { limit, seconds: wait.as_secs() + 1 }))
     }
 
     /// Counts what the connection sent too much, and reports it. Returns for how long nothing is read from it.

@@ -358,7 +358,7 @@ impl SessionTask {
                 };
             }
             if state.is_open()
-                && let Some(wait) = self.listener().slowed(self.peer)
+                && let Some((wait, _)) = self.listener().slowed(self.peer)
             {
                 tokio::select! {
                     biased;

@@ -29,7 +29,15 @@ fn configurations_of_other_senders_name_a_listener_of_bbq_by_default() {
     assert_eq!(collector[0][0]["exporters"]["otlp_grpc"]["endpoint"], http);
     assert_eq!(collector[1][0]["exporters"]["otlp_http"]["endpoint"], format!("http://{http}"));
     let mut fluent_bit = Vec::new();
-    for block in of_section("Fluent Bit") {
+    let blocks = of_section("Fluent Bit");
+    // The complete configuration is the one that was run.
+    for part in ["inputs", "outputs"] {
+        let [smallest, complete] = [0, 1].map(|index: usize| &blocks[index][0]["pipeline"][part][0]);
+        for (key, value) in smallest.as_object().expect("an object") {
+            assert_eq!(&complete[key], value, "{key} of the smallest configuration");
+        }
+    }
+    for block in blocks {
         let output = &block[0]["pipeline"]["outputs"][0];
         let path = output["logs_uri"].as_str().or(output["uri"].as_str()).unwrap_or_default();
         let [host, port] = ["host", "port"].map(|key| output[key].to_string().replace('"', ""));
@@ -37,7 +45,7 @@ fn configurations_of_other_senders_name_a_listener_of_bbq_by_default() {
         assert_eq!(output["retry_limit"], "no_limits");
         fluent_bit.push(path.to_owned());
     }
-    assert_eq!(fluent_bit, ["/v1/logs", "/ndjson"]);
+    assert_eq!(fluent_bit, ["/v1/logs", "/v1/logs", "/ndjson"]);
     let vector = of_section("Vector");
     let [lines, logs] = [0, 1].map(|index| &vector[index][0]["sinks"]["bbq"]);
     assert_eq!(lines["uri"], format!("http://{http}/ndjson"));
