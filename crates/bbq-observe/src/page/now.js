@@ -7,6 +7,8 @@ import { sum } from "./rates.js";
 
 // Long enough for 99 in 100 to mean something with few clients.
 const LATENCY_WINDOW_MS = 10000;
+// A spool that is full before somebody looks again.
+const SOON_SECONDS = 86400;
 
 export class Now {
   constructor() {
@@ -44,7 +46,8 @@ export class Now {
     const share = percent(spool.bytes / spool.bytes_max) + " of " + bytes(spool.bytes_max);
     const left = timeLeft(spool);
     show(this.spool, spool.bytes, bytes(spool.bytes), share + (left ? ", " + left : ""));
-    setAttribute(this.spool.note, "data-level", left ? "notice" : null);
+    const isSoon = left === "full" || (left && spool.full_in_seconds < SOON_SECONDS);
+    setAttribute(this.spool.note, "data-level", isSoon ? "notice" : null);
 
     const open = sum(workers.map((worker) => worker.connections));
     show(this.connections, open, count(open), "of " + count(connections_max));
