@@ -167,6 +167,7 @@ impl Parts {
             LaneStatus {
                 index: view.index,
                 records: view.records,
+                written_bytes: view.position,
                 condition: condition.to_owned(),
                 durable_seconds: lane.durable_latency().into(),
                 sync_seconds: lane.sync_latency().into(),
@@ -177,6 +178,7 @@ impl Parts {
             bytes_max: self.spool.usage().bytes_max(),
             segments: self.spool.segments(),
             quarantined: self.spool.quarantined(),
+            full_in_seconds: None,
             streams_forgotten: self.streams.forgotten().total,
             lanes: lanes.collect(),
         }

@@ -10,22 +10,29 @@ use serde::Serialize;
 
 use super::series::Column::{Level, Rate};
 use super::series::{Column, Series};
-use crate::status::{Status, total};
+use crate::status::{SpoolStatus, Status, total};
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-/// An hour: 48 bytes each for the server, 16 for a listener and 24 for a sink.
+/// An hour: 56 bytes each for the server, 16 for a listener and 24 for a sink.
 const SAMPLES_MAX: usize = 3600;
 /// Listeners, and sinks, that have a history: it takes at most 11 MB. Of more, the first by name have one.
 pub(crate) const FOLLOWED_MAX: usize = 64;
 
-const OF_SERVER: [Column; 6] = [
+/// The pace at which the spool fills is that of a minute, and of at least some seconds: a burst says nothing of the next hour.
+const PACE_SAMPLES_MAX: usize = 60;
+const PACE_SAMPLES_MIN: usize = 10;
+/// A queue that grows by less than this part of what came comes and goes.
+const GROWTH_MIN: f64 = 1.0 / 20.0;
+
+const OF_SERVER: [Column; 7] = [
     Rate("received"),
     Rate("delivered"),
     Rate("dropped"),
     Level("queued"),
     Level("connections"),
     Level("spool_bytes"),
+    Rate("written_bytes"),
 ];
 const OF_LISTENER: [Column; 2] = [Rate("received"), Rate("dropped")];
 const OF_SINK: [Column; 3] = [Rate("delivered"), Rate("dropped"), Level("queued")];
@@ -83,6 +90,7 @@ impl Reading {
                 ledger.queued,
                 status.workers.iter().map(|worker| worker.connections).sum(),
                 status.spool.bytes,
+                status.spool.lanes.iter().map(|lane| lane.written_bytes).sum(),
             ],
             ..Reading::default()
         };
@@ -156,6 +164,23 @@ impl History {
         Some(HistoryAnswer { interval_seconds: INTERVAL.as_secs(), last: kept.taken, columns })
     }
 
+    /// Seconds until the spool is full, if the queue grows on as in the last minute; `None` if it does not grow, or is not known yet.
+    ///
+    /// Whole segments come and go, so their bytes say little of a minute. What is written in it says more.
+    pub(crate) fn full_in_seconds(&self, spool: &SpoolStatus) -> Option<u64> {
+        let kept = self.locked();
+        let samples: Vec<_> = kept.server.last(PACE_SAMPLES_MAX).collect();
+        let (first, later) = samples.split_first().filter(|_| samples.len() >= PACE_SAMPLES_MIN)?;
+        let sum = |place: usize| later.iter().map(|sample| sample[place] as f64).sum::<f64>();
+        let [_, delivered, _, queued, _, _, written] = std::array::from_fn(|place| place);
+        let grown = later.last()?[queued].saturating_sub(first[queued]) as f64;
+        let share = grown / (grown + sum(delivered));
+        let bytes_per_second = share * sum(written) / later.len() as f64;
+        // Also without a number, as nothing came.
+        let grows = share >= GROWTH_MIN && bytes_per_second > 0.0;
+        grows.then(|| (spool.bytes_max.saturating_sub(spool.bytes) as f64 / bytes_per_second) as u64)
+    }
+
     fn locked(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +213,7 @@ mod tests {
     }
 
     fn of_server(received: u64) -> Reading {
-        Reading { server: [received, 0, 0, received / 2, 0, 0], ..Reading::default() }
+        Reading { server: [received, 0, 0, received / 2, 0, 0, 0], ..Reading::default() }
     }
 
     #[test]
@@ -208,6 +233,33 @@ mod tests {
         assert!(received(&history, &Subject::Server, last).is_empty());
         let of_another_process = received(&history, &Subject::Server, last + 1);
         assert_eq!(of_another_process.len(), SAMPLES_MAX);
+    }
+
+    #[test]
+    fn a_spool_is_full_when_what_is_written_and_stays_has_filled_it() {
+        let history = History::default();
+        let start = Instant::now();
+        let spool = SpoolStatus { bytes: 2_000_000, bytes_max: 10_000_000, ..SpoolStatus::default() };
+        let mut second = 0;
+        let mut total = [0; OF_SERVER.len()];
+        // Messages of 1000 bytes.
+        let mut pass = |seconds: u32, received: u64, delivered: u64| {
+            for _ in 0..seconds {
+                total[0] += received;
+                total[1] += delivered;
+                total[3] = total[0] - total[1];
+                total[6] += received * 1000;
+                history.add(start + INTERVAL * second, Reading { server: total, ..Reading::default() });
+                second += 1;
+            }
+            history.full_in_seconds(&spool)
+        };
+        assert_eq!(pass(10, 100, 0), None, "nine samples");
+        assert_eq!(pass(1, 100, 0), Some(80));
+        assert_eq!(pass(70, 100, 75), Some(320));
+        assert_eq!(pass(70, 100, 96), None, "a queue that comes and goes");
+        assert_eq!(pass(70, 0, 0), None, "nothing comes");
+        assert_eq!(pass(30, 0, 10), None);
     }
 
     #[test]

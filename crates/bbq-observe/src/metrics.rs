@@ -391,6 +391,10 @@ fn spool(status: &Status, text: &mut Text) {
     text.each(("bbq_lane_messages", Kind::Counter, help), &spool.lanes, |lane| {
         Some((vec![("lane", lane.index.to_string())], lane.records as f64))
     });
+    let help = "Bytes ever made durable in it, with headers and padding.";
+    text.each(("bbq_lane_written_bytes", Kind::Counter, help), &spool.lanes, |lane| {
+        Some((vec![("lane", lane.index.to_string())], lane.written_bytes as f64))
+    });
     let help = "1 for the condition of the lane, 0 for the others: writing, waiting-for-space or failed.";
     let conditions = spool.lanes.iter().flat_map(|lane| LANE_CONDITIONS.map(|condition| (lane, condition)));
     text.each(("bbq_lane_condition", Kind::Gauge, help), conditions, |(lane, condition)| {

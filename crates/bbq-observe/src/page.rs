@@ -33,7 +33,7 @@ macro_rules! file {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [File; 22] = [
+static FILES: [File; 23] = [
     File { path: "/", content_type: "text/html; charset=utf-8", content: include_str!("page/index.html") },
     file!("style.css", "text/css; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),
@@ -46,6 +46,7 @@ static FILES: [File; 22] = [
     file!("history.js", SCRIPT),
     file!("ledger.js", SCRIPT),
     file!("listeners.js", SCRIPT),
+    file!("now.js", SCRIPT),
     file!("number.js", SCRIPT),
     file!("plot.js", SCRIPT),
     file!("problems.js", SCRIPT),

@@ -98,7 +98,9 @@ impl Shown {
     }
 
     fn status(&self) -> Status {
-        self.parts().status()
+        let mut status = self.parts().status();
+        status.spool.full_in_seconds = self.history.full_in_seconds(&status.spool);
+        status
     }
 }
 

@@ -44,6 +44,11 @@ impl<const N: usize> Series<N> {
         }
     }
 
+    /// The newest `count` samples, or all, the oldest first.
+    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = &[u64; N]> {
+        self.samples.iter().skip(self.samples.len().saturating_sub(count))
+    }
+
     /// The newest `count` samples, or all, by the name of their column, the oldest first.
     pub(crate) fn newest(&self, count: usize) -> BTreeMap<&'static str, Vec<u64>> {
         let skipped = self.samples.len().saturating_sub(count);

@@ -412,6 +412,10 @@ pub struct SpoolStatus {
     pub segments: u64,
     /// Pieces set aside, ever.
     pub quarantined: u64,
+    /// Seconds until the spool is full, if its queue grows on as in the last minute. None if the queue does not grow by a twentieth of
+    /// what came, in the first ten seconds, and without an admin.
+    #[serde(default)]
+    pub full_in_seconds: Option<u64>,
     /// Streams of senders that were forgotten since the data directory was created, as the table of streams was full.
     #[serde(default)]
     pub streams_forgotten: u64,
@@ -429,6 +433,9 @@ pub struct LaneStatus {
     pub index: u32,
     /// Records ever made durable in it.
     pub records: u64,
+    /// Bytes ever made durable in it, with headers and padding.
+    #[serde(default)]
+    pub written_bytes: u64,
     /// What it is doing: one of [`LANE_CONDITIONS`].
     pub condition: String,
     /// From the first message of a group for which a client waits until the group is on disk; since the start or the last reload.

@@ -1,8 +1,10 @@
 //! `bbq top`: the status of a server in a terminal, again and again. It shows what the page of the admin shows, from the same answer.
 
 mod findings_view;
+mod first;
 mod frame;
 mod keys;
+mod latency;
 mod layout;
 mod live;
 mod look;

@@ -10,7 +10,7 @@ export class First {
   }
 
   update(status) {
-    const commands = status.ledger.received > 0 ? [] : status.listeners.map(command).filter((text) => text !== null);
+    const commands = status.ledger.received > 0 ? [] : status.listeners.map(command).filter(({ text }) => text !== null);
     const shown = JSON.stringify(commands);
     if (this.shown === shown) return;
     this.shown = shown;
@@ -19,7 +19,7 @@ export class First {
   }
 }
 
-function line(text) {
+function line({ name, text }) {
   const copy = element("button", { type: "button", "aria-label": "Copy: " + text }, "Copy");
   copy.addEventListener("click", async () => {
     try {
@@ -31,13 +31,15 @@ function line(text) {
     }
     setTimeout(() => setText(copy, "Copy"), COPIED_MS);
   });
-  return element("li", {}, element("code", {}, text), copy);
+  return element("li", {}, element("span", { class: "name" }, "to " + name), element("code", {}, text), copy);
 }
 
-// What a shell sends to a listener; null if it takes more than a line, such as TLS or a token.
-function command({ spec, address }) {
-  if (/[?&](tls_cert|tokens?)[=_]/.test(spec)) return null;
-  const protocol = spec.split("+")[0];
+// What a shell sends to a listener: null if it takes more than a line, such as TLS or a token.
+function command({ name, spec, address }) {
+  return { name, text: /[?&](tls_cert|tokens?)[=_]/.test(spec) ? null : textFor(spec.split("+")[0], address) };
+}
+
+function textFor(protocol, address) {
   const [, transport, host, port] = /^(tcp|udp):\/\/(.*):(\d+)$/.exec(address) ?? [];
   if (!transport) return null;
   const isAny = host === "0.0.0.0" || host === "[::]";

@@ -1,8 +1,11 @@
-// The picture of the flow: listeners, workers with their lanes, spool, sinks. The boxes are lists of HTML, for every reader; the lines
-// between them are drawn behind, as wide as their rate. In a narrow window the boxes stand below each other, along a rail.
+// The picture of the flow: listeners, spool, sinks; and workers with their lanes, if somebody wants to see them or one has a problem. The
+// boxes are lists of HTML, for every reader; the lines between them are drawn behind, as wide as their rate. In a narrow window the boxes
+// stand below each other, along a rail.
 
 import { byId, element, setAttribute, setText, svg } from "./element.js";
 import { curve, line, widthOf } from "./geometry.js";
+import { addressOf } from "./listeners.js";
+import { timeLeft } from "./now.js";
 import { bytes, count, data, duration, percent, rate, setData } from "./number.js";
 import { dropsOf, hasProblem, isFailing } from "./problems.js";
 import { sum } from "./rates.js";
@@ -26,6 +29,8 @@ export class Flow {
       const box = event.target.closest("li[data-subject]");
       if (box) this.onChoice(box.dataset.subject);
     });
+    this.showWorkers = byId("show-workers");
+    this.showWorkers.addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.picture);
   }
 
@@ -39,16 +44,21 @@ export class Flow {
     this.stages.workers.update(few(workers, "workers"));
     this.stages.spool.update([spoolBox(status)]);
     this.stages.sinks.update(few(sinks, "sinks"));
+    this.hasWorkerProblem = workers.some((box) => box.level !== undefined);
     this.draw();
   }
 
   draw() {
     if (this.total === undefined) return;
+    const showsWorkers = this.showWorkers.checked || this.hasWorkerProblem;
+    byId("stage-workers").hidden = !showsWorkers;
+    setAttribute(this.picture, "data-workers", showsWorkers);
     const frame = this.picture.getBoundingClientRect();
     setAttribute(this.edges, "viewBox", `0 0 ${frame.width} ${frame.height}`);
     const boxes = Object.fromEntries(Object.entries(this.stages).map(([name, stage]) => [name, stage.places(frame)]));
-    // The first worker is below the listeners then, not beside them.
-    const isNarrow = boxes.workers[0].left < boxes.listeners[0].right;
+    if (!showsWorkers) boxes.workers = [];
+    // The spool is below the listeners then, not beside them.
+    const isNarrow = boxes.listeners.length > 0 && boxes.spool[0].left < boxes.listeners[0].right;
     const wanted = isNarrow ? rail(boxes, this.total) : fan(boxes, this.total);
     for (const edge of wanted) this.drawEdge(edge);
     const keys = new Set(wanted.map((edge) => edge.key));
@@ -85,14 +95,14 @@ export class Flow {
   }
 }
 
-// Side by side: the lines of the listeners come together, and part for the workers.
+// Side by side: the lines of the listeners come together in the spool, or before, and part for the workers.
 function fan({ listeners, workers, spool, sinks }, total) {
   const store = spool[0];
   const meet = workers.length && listeners.length ? { x: (listeners[0].right + workers[0].left) / 2, y: store.middle } : null;
   const edges = [];
   for (const box of listeners) {
     const from = { x: box.right, y: box.middle };
-    edges.push({ key: box.key, path: curve(from, meet), rate: box.rate, level: box.edgeLevel, label: { text: rate(box.rate), x: box.right + 7, y: box.middle, anchor: "start" } });
+    edges.push({ key: box.key, path: curve(from, meet ?? { x: store.left, y: store.middle }), rate: box.rate, level: box.edgeLevel, label: { text: rate(box.rate), x: box.right + 7, y: box.middle, anchor: "start" } });
     if (box.lost > 0) {
       const fall = `M${box.right},${box.bottom - 9}h9q6,0 6,6v11m-4,-5l4,5l4,-5`;
       edges.push({ key: box.key + "-lost", path: fall, rate: 0, level: "problem", kind: "lost" });
@@ -127,12 +137,10 @@ function rail({ listeners, workers, spool, sinks }, total) {
 function listenerBox(listener, index, rates, isBad) {
   const pace = rates.of((status) => status.listeners[index]?.ledger.received);
   const lost = rates.of((status) => status.listeners[index] && dropsOf(status.listeners[index]));
-  const waiting = sum(listener.sockets.map((socket) => socket.queue ?? 0));
-  const unit = listener.address.startsWith("udp:") ? bytes(waiting) : count(waiting);
-  let detail = "queue " + unit;
+  let detail = listener.spec.split(":")[0] + " " + addressOf(listener);
   if (lost > 0) detail = "dropping " + rate(lost);
   else if (listener.foreign.length > 0) detail = "shares its address";
-  else if (isBad) detail += ", see the problem";
+  else if (isBad) detail = "see the problem";
   // What was dropped does not go on.
   const taken = pace === null ? null : Math.max(0, pace - (lost ?? 0));
   const subject = new URLSearchParams({ listener: listener.name });
@@ -153,14 +161,15 @@ function workerBox(worker, lane, index, rates) {
 function spoolBox({ spool, ledger }) {
   const share = spool.bytes / spool.bytes_max;
   const full = share > 0.9;
-  const detail = percent(share) + " of " + bytes(spool.bytes_max);
+  const left = timeLeft(spool);
+  const detail = left || percent(share) + " of " + bytes(spool.bytes_max);
   return { key: "spool", name: count(ledger.queued) + " queued", rate: null, detail, share, level: full ? "notice" : undefined };
 }
 
 function sinkBox(sink, index, rates) {
   const pace = rates.of((status) => status.sinks[index]?.delivered);
   const failing = isFailing(sink);
-  let detail = sink.queued ? count(sink.queued) + " queued, " + duration(Math.round(sink.lag_seconds * 1000)) + " behind" : "has everything";
+  let detail = sink.queued ? count(sink.queued) + " queued, " + duration(Math.round(sink.lag_seconds * 1000)) + " behind" : "caught up";
   if (failing) detail = "cannot deliver, " + count(sink.queued) + " queued";
   const level = failing ? "problem" : undefined;
   const subject = new URLSearchParams({ sink: sink.name });

@@ -14,12 +14,12 @@ export class Sinks {
         ? { text: "paused", level: "notice" }
         : isFailing(sink)
         ? { text: "cannot deliver: " + sink.problem, level: "problem" }
-        : { text: sink.queued === 0 ? "has everything" : pace === 0 ? "waiting" : "delivering" } },
-      { label: "Rate", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
+        : { text: sink.queued === 0 ? "caught up" : pace === 0 ? "waiting" : "delivering" } },
+      { label: "Rate", meaning: "messages per second that it has delivered", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
-      { label: "Queued", field: "queued", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
+      { label: "Queued", field: "queued", meaning: "messages in the spool that it has not delivered yet", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
       { label: "Lag", meaning: "how long ago the last delivered message was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
-      { label: "Dropped", field: "dropped", cell: ({ sink }) => dropped(sink.dropped) },
+      { label: "Dropped", field: "dropped", meaning: "messages that it never delivers, by reason", cell: ({ sink }) => dropped(sink.dropped) },
     ]);
   }
 

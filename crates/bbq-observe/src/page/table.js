@@ -13,6 +13,12 @@ export class Table {
     const heads = columns.map((column) =>
       element("th", { scope: "col", class: column.isText ? "text" : "number", title: column.meaning }, column.label));
     table.append(element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), this.body);
+    const meanings = columns.filter((column) => column.meaning);
+    if (meanings.length > 0) {
+      // A phone has no pointer to rest on a head.
+      const words = meanings.map((column) => element("div", {}, element("dt", {}, column.label), element("dd", {}, column.meaning)));
+      table.parentElement.after(element("details", { class: "legend" }, element("summary", {}, "What the columns mean"), element("dl", {}, ...words)));
+    }
     this.empty = element("tr", {}, element("td", { colspan: columns.length, class: "text" }, "none"));
     this.body.append(this.empty);
   }
@@ -45,7 +51,8 @@ export class Table {
       const field = column.field ? name + "." + column.field : null;
       const inner = element(column.isText ? "span" : "data", { "data-field": field });
       const bar = element("span", { class: "bar", hidden: true, "aria-hidden": "true" }, element("span"));
-      const attributes = { class: column.isText ? "text" : "number" };
+      // In a narrow window, a row is a list of names and values.
+      const attributes = { class: column.isText ? "text" : "number", "data-label": place === 0 ? null : column.label };
       if (place === 0) attributes.scope = "row";
       const cell = element(place === 0 ? "th" : "td", attributes, inner, bar);
       return { cell, inner, bar };

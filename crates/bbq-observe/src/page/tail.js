@@ -114,7 +114,8 @@ function lineOf(line) {
   const text = line.message ?? (line.body === undefined ? undefined : textOf(line.body)) ?? line.message_base64 ?? "";
   const cut = text.length > CHARACTERS_MAX ? text.slice(0, CHARACTERS_MAX) + " \u2026" : text;
   const peer = line.peer ?? (line.peer_pid === undefined ? "" : "pid:" + line.peer_pid);
-  const source = element("span", { class: "source" }, readable([line.listener, peer].filter(Boolean).join(" ")));
+  const sender = element("span", { class: "sender" }, readable(peer || "unknown sender"));
+  const source = element("span", { class: "source" }, readable(line.listener ?? ""), " ", sender);
   const title = [source.textContent, "stream " + line.stream + " #" + line.sequence].join(" \u00b7 ");
   return element("li", { title }, time, severity, source, element("span", { class: "body" }, readable(cut.replace(/\n$/, ""))));
 }

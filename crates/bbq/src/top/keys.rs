@@ -16,17 +16,18 @@ pub(super) const HELP: &[&str] = &[
     "/, F4            only rows with a text; Enter keeps it, Esc ends it",
     "space            pause; again, go on",
     "+, -             ask less or more often",
-    "h, F1, ?         this help",
-    "Ctrl-L, Ctrl-Z   draw again, suspend",
+    "h, F1, ?         this help;  Ctrl-L: draw again;  Ctrl-Z: suspend",
     "",
     "! problem, * notice, ~ warning. < and > in a head: Left and Right show more",
-    "RECEIVED   with what was dropped;  DURABLE: of a worker, on disk",
+    "RATE       messages a second; by all: of the slowest sink, by any: the fastest",
+    "ack        from a client's message to the disk, in this interval: p50, p99",
+    "RECEIVED   with what was dropped;  ON DISK: messages of a worker, ever",
     "QUEUE      what waits in the kernel: connections, or bytes of datagrams",
     "P99, P50   how long connections waited until a worker took them",
     "RESCUED    taken by other workers, as its own was late;  STARVED: times",
     "           without descriptors or memory;  REFUSED: sessions and requests",
-    "EVEN       whether the workers' shares are; from 200 connections on",
-    "OTHERS     other processes at the address;  LAG: how far a sink is behind",
+    "LOAD       whether workers take even shares; from 200 connections on",
+    "OTHER PROCESSES  at the same address;  LAG: how far a sink is behind",
 ];
 
 /// For the last line.

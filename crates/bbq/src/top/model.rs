@@ -5,26 +5,25 @@ use std::time::Duration;
 
 use bbq_server::status::{Finding, Level, Status};
 
-use super::number::{bytes, count, duration, exact, percent};
+use super::number::{NOTHING, bytes, count, duration, exact, percent, rate};
 use super::pane::Pane;
 use super::snapshot::{Pair, Snapshot};
-use super::tables;
+use super::{first, latency, tables};
 
 /// The tables that a model has.
 pub(super) const PANES: usize = 4;
 
 pub(super) struct Model {
-    pub(super) title: String,
+    /// Parts, the first of which is always shown.
+    pub(super) title: Vec<String>,
     pub(super) state: State,
     /// The problems first.
     pub(super) findings: Vec<Finding>,
     /// The ledger: received, delivered, queued, dropped.
     pub(super) terms: [Term; 4],
     pub(super) balance: Balance,
-    /// The ledger is by the sink that is furthest behind.
-    pub(super) has_several_sinks: bool,
-    /// The spool and the connections.
-    pub(super) facts: String,
+    /// What comes and goes per second; the time to an acknowledgement and the connections; the spool.
+    pub(super) facts: [String; 3],
     pub(super) panes: [Pane; PANES],
 }
 
@@ -38,8 +37,6 @@ pub(super) enum State {
 pub(super) struct Term {
     pub(super) name: &'static str,
     pub(super) value: u64,
-    /// None for what is a state, and when there is one status only.
-    pub(super) rate: Option<f64>,
 }
 
 pub(super) enum Balance {
@@ -49,19 +46,14 @@ pub(super) enum Balance {
     OffBy(i128),
 }
 
-/// The data directory is last: it may be cut off.
-fn title(status: &Status, admin: SocketAddr) -> String {
+/// The most important part first: what does not fit is left out from the end.
+fn title(status: &Status, admin: SocketAddr) -> Vec<String> {
     let Status { version, host, data, pid, uptime_seconds, .. } = status;
     let up = duration(Duration::from_secs(*uptime_seconds));
-    let parts = [
-        format!("bbq {version}"),
-        host.clone(),
-        admin.to_string(),
-        format!("pid {pid}"),
-        format!("up {up}"),
-        data.clone(),
-    ];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
+    // A server of an earlier version does not tell its host.
+    let place = if host.is_empty() { None } else { Some(format!("{host}:{data}")) };
+    let parts = [Some(format!("bbq {version}")), place, Some(format!("pid {pid}")), Some(format!("up {up}"))];
+    parts.into_iter().flatten().chain([admin.to_string()]).collect()
 }
 
 impl Model {
@@ -82,8 +74,7 @@ impl Model {
             findings,
             terms: terms(pair),
             balance: balance(pair),
-            has_several_sinks: status.sinks.len() > 1,
-            facts: facts(status),
+            facts: [first::message(status).unwrap_or_else(|| pace(pair)), service(pair), spool(status)],
             panes: [
                 tables::sinks(pair),
                 tables::listeners(pair),
@@ -96,16 +87,11 @@ impl Model {
 
 fn terms(pair: Pair<'_>) -> [Term; 4] {
     let ledger = &pair.now.status.ledger;
-    let rate = |read: fn(&Status) -> u64| pair.rate(|status| Some(read(status)));
     [
-        Term { name: "received", value: ledger.received, rate: rate(|status| status.ledger.received) },
-        Term { name: "delivered", value: ledger.delivered, rate: rate(|status| status.ledger.delivered) },
-        Term { name: "queued", value: ledger.queued, rate: None },
-        Term {
-            name: "dropped",
-            value: tables::sum(&ledger.dropped),
-            rate: rate(|status| tables::sum(&status.ledger.dropped)),
-        },
+        Term { name: "received", value: ledger.received },
+        Term { name: "delivered", value: ledger.delivered },
+        Term { name: "queued", value: ledger.queued },
+        Term { name: "dropped", value: tables::sum(&ledger.dropped) },
     ]
 }
 
@@ -121,25 +107,48 @@ fn balance(pair: Pair<'_>) -> Balance {
     }
 }
 
-fn facts(status: &Status) -> String {
+/// What comes and goes per second. With several sinks, `all` is the slowest one, and `any` the fastest.
+fn pace(pair: Pair<'_>) -> String {
+    let of = |read: fn(&Status) -> u64| rate(pair.rate(|status| Some(read(status))));
+    let written = pair.rate(|status| Some(status.spool.lanes.iter().map(|lane| lane.written_bytes).sum()));
+    let written =
+        written.map_or_else(|| NOTHING.to_owned(), |written| format!("{}/s", bytes(written as u64)));
+    let delivered = of(|status| status.ledger.delivered);
+    let delivered = match pair.now.status.sinks.len() {
+        0 | 1 => delivered,
+        _ => format!("{delivered} by all, {} by any", of(|status| status.ledger.delivered_by_any)),
+    };
+    let received = of(|status| status.ledger.received);
+    let dropped = of(|status| tables::sum(&status.ledger.dropped));
+    format!("in {received} ({written})  out {delivered}  dropped {dropped}")
+}
+
+/// How long an acknowledgement takes, and who waits for one.
+fn service(pair: Pair<'_>) -> String {
+    let status = &pair.now.status;
+    let [p50, p99] =
+        latency::percentiles(pair).map(|took| took.map_or_else(|| NOTHING.to_owned(), latency::shown));
+    let any = match status.sinks.len() {
+        0 | 1 => String::new(),
+        _ => format!("  any sink delivered {}", count(status.ledger.delivered_by_any)),
+    };
+    let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
+    format!("ack p50 {p50} p99 {p99}{any}  connections {} of {}", count(open), count(status.connections_max))
+}
+
+fn spool(status: &Status) -> String {
     let spool = &status.spool;
     let share = percent(spool.bytes as f64 / spool.bytes_max as f64);
-    let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
-    let segments = if spool.segments == 1 { "segment" } else { "segments" };
-    let mut facts = match status.ledger.ahead() {
-        Some(delivered) => format!("delivered by any sink {}   ", count(delivered)),
+    let files = if spool.segments == 1 { "file" } else { "files" };
+    let left = match spool.full_in_seconds {
+        _ if spool.bytes >= spool.bytes_max => ", full".to_owned(),
+        Some(seconds) => format!(", full in {} at this pace", duration(Duration::from_secs(seconds))),
         None => String::new(),
     };
-    facts += &format!(
-        "spool {share}: {} of {} in {} {segments}   connections {} of {}",
-        bytes(spool.bytes),
-        bytes(spool.bytes_max),
-        count(spool.segments),
-        count(open),
-        count(status.connections_max)
-    );
-    if spool.quarantined > 0 {
-        facts += &format!("   damaged pieces {}", exact(spool.quarantined));
-    }
-    facts
+    let damaged = match spool.quarantined {
+        0 => String::new(),
+        pieces => format!("   damaged pieces {}", exact(pieces)),
+    };
+    let (taken, most) = (bytes(spool.bytes), bytes(spool.bytes_max));
+    format!("spool {share}: {taken} of {most} in {} {files}{left}{damaged}", count(spool.segments))
 }

@@ -115,7 +115,8 @@ fn in_column(text: &str, pane: &Pane, place: &Place, index: usize) -> String {
     " ".repeat(gap) + &fit(text, place.width, pane.columns[place.column].is_text)
 }
 
-/// The columns that fit. The name gives way first; a text at the end may be cut.
+/// The columns that fit. The name gives way first, unless it is that of a row with a problem, beside which the next column fits; a text
+/// at the end may be cut.
 fn places(pane: &Pane, shown: &Shown<'_>, columns: usize) -> Vec<Place> {
     let natural = |column: usize| {
         let cells = shown.rows.iter().map(|row| width(&safe(&row.cells[column].text)));
@@ -126,8 +127,12 @@ fn places(pane: &Pane, shown: &Shown<'_>, columns: usize) -> Vec<Place> {
         .map(|column| Place { column, width: natural(column) })
         .collect();
     let name = natural(0);
+    let failing = shown.rows.iter().filter(|row| row.level == Some(Level::Problem));
+    let failing = failing.map(|row| width(&safe(&row.cells[0].text))).max().unwrap_or(0);
+    let next = others.first().map_or(0, |place| GAP + place.width);
+    let whole = failing.min(columns.saturating_sub(next));
     let all: usize = others.iter().map(|place| GAP + place.width).sum();
-    let name = columns.saturating_sub(all).clamp(name.min(NAME_MIN), name).min(columns);
+    let name = columns.saturating_sub(all).clamp(name.min(NAME_MIN.max(whole)), name).min(columns);
     let mut left = columns - name;
     let mut places = vec![Place { column: 0, width: name }];
     for mut place in others {
@@ -176,6 +181,35 @@ mod tests {
         assert!(few[1].starts_with("! third") && few[2].starts_with("  first"), "{few:?}");
         let all = drawn(0, 4, 80);
         assert!(all[1].starts_with("  first") && all[3].starts_with("! third"), "{all:?}");
+    }
+
+    #[test]
+    fn the_name_of_a_row_with_a_problem_and_the_column_beside_it_are_whole() {
+        let name = "http://search.logs.example:9200/a/path/that/is/long";
+        let row = |level| Row {
+            cells: vec![
+                Cell::text(name),
+                Cell::text("cannot deliver"),
+                Cell::text("12,345"),
+                Cell::text("why"),
+            ],
+            level,
+        };
+        let drawn = |level| {
+            let pane = Pane { columns: COLUMNS, rows: vec![row(level)] };
+            let shown = Shown {
+                rows: pane.shown("", None),
+                first: 0,
+                first_column: 0,
+                sort: None,
+                is_in_focus: false,
+            };
+            lines(&pane, &shown, 2, 72, &Look::new(false))[1].to_string()
+        };
+        let failing = drawn(Some(Level::Problem));
+        assert!(failing.contains(name) && failing.contains("cannot deliver"), "{failing}");
+        let well = drawn(None);
+        assert!(!well.contains(name) && well.contains("12,345"), "{well}");
     }
 
     #[test]

@@ -40,11 +40,15 @@ impl<'a> Pair<'a> {
 
     /// Per second, of a number of the status; `None` if the earlier status does not have it.
     pub(super) fn rate(&self, read: impl Fn(&Status) -> Option<u64>) -> Option<f64> {
-        let before = self.before?;
-        let seconds = self.now.at.saturating_duration_since(before.at).as_secs_f64();
-        // A reload resets some counters.
-        let more = read(&self.now.status)?.saturating_sub(read(&before.status)?);
+        let seconds = self.now.at.saturating_duration_since(self.before?.at).as_secs_f64();
+        let more = self.grown(read)?;
         (seconds > 0.0).then(|| more as f64 / seconds)
+    }
+
+    /// What a number of the status has grown by; `None` if a status does not have it.
+    pub(super) fn grown(&self, read: impl Fn(&Status) -> Option<u64>) -> Option<u64> {
+        // A reload resets some counters.
+        Some(read(&self.now.status)?.saturating_sub(read(&self.before?.status)?))
     }
 
     /// Whether a number has changed; `true` if nobody knows.

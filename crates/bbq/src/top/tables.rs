@@ -14,10 +14,10 @@ const LISTENERS: &[Column] = &[
     number("RATE"),
     number("RECEIVED"),
     text("DROPPED"),
-    text("OTHERS"),
+    text("OTHER PROCESSES"),
     number("REFUSED"),
-    text("SPREAD"),
-    text("EVEN"),
+    text("DISTRIBUTION"),
+    text("LOAD"),
     text("ADDRESS"),
 ];
 const SOCKETS: &[Column] = &[
@@ -39,18 +39,20 @@ const WORKERS: &[Column] = &[
     number("CONNECTIONS"),
     number("HEARTBEAT"),
     text("LANE"),
-    number("DURABLE"),
+    number("ON DISK"),
     number("SESSIONS"),
     number("ACTIVE"),
 ];
+/// The state stands beside the name, as neither of a failing sink may be cut. The finding has the whole problem.
 const SINKS: &[Column] = &[
     text("SINK"),
+    text("STATE"),
     number("RATE"),
     number("QUEUED"),
     number("LAG"),
-    text("DROPPED"),
     number("DELIVERED"),
-    text("STATE"),
+    text("DROPPED"),
+    text("PROBLEM"),
 ];
 /// A queue that is fuller than this share is a problem.
 const QUEUE_FULL: f64 = 0.8;
@@ -148,25 +150,26 @@ pub(super) fn sinks(pair: Pair<'_>) -> Pane {
         let lag = if sink.queued == 0 { "0".to_owned() } else { milliseconds(lag_ms as u64) };
         let cells = vec![
             Cell::text(&*sink.name),
+            Cell::text(state(sink, pace)),
             of_rate(pace),
             of_count(Some(sink.queued)),
             Cell::number(Some(lag_ms), lag),
-            of_dropped(&sink.dropped),
             of_count(Some(sink.delivered)),
-            Cell::text(state(sink, pace)),
+            of_dropped(&sink.dropped),
+            Cell::text(sink.problem().unwrap_or_default()),
         ];
         Row { cells, level: sink.problem().map(|_| Level::Problem) }
     });
     Pane { columns: SINKS, rows: rows.collect() }
 }
 
-fn state(sink: &SinkStatus, pace: Option<f64>) -> String {
+fn state(sink: &SinkStatus, pace: Option<f64>) -> &'static str {
     match sink.problem() {
-        _ if sink.paused => "paused".to_owned(),
-        Some(problem) => format!("cannot deliver: {problem}"),
-        None if sink.queued > 0 && pace == Some(0.0) => "waiting".to_owned(),
-        None if sink.queued > 0 => "delivering".to_owned(),
-        None => "has everything".to_owned(),
+        _ if sink.paused => "paused",
+        Some(_) => "cannot deliver",
+        None if sink.queued > 0 && pace == Some(0.0) => "waiting",
+        None if sink.queued > 0 => "delivering",
+        None => "caught up",
     }
 }
 

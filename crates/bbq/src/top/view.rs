@@ -3,27 +3,22 @@
 use bbq_server::status::Level;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget as _};
 
 use super::layout::{Heights, Wanted, heights};
 use super::look::Look;
 use super::model::{Balance, Model, PANES, State, Term};
-use super::number::{count, exact, rate};
+use super::number::{count, exact};
 use super::pane_view::{self, Shown};
 use super::screen::{FINDINGS, PARTS, Screen};
-use super::text::{cut, fit, safe, width};
+use super::text::{cut, cut_middle, fit, safe, width};
 use super::{findings_view, keys};
 
-/// A number of the ledger, up to a billion with its commas; larger ones are rounded.
-const TERM_WIDTH: usize = 13;
-/// Between two numbers.
-const SIGN_WIDTH: usize = 3;
-/// For what stands behind the numbers.
-const BALANCE_WIDTH: usize = 11;
-/// The names, the numbers and the rates of the ledger, and other facts.
+/// The ledger, what comes and goes, the time to an acknowledgement, and the spool.
 const SUMS_LINES: usize = 4;
+/// Of the place of a server, what is shown in a narrow terminal.
+const PLACE_MIN: usize = 12;
 
 /// Draws, and returns how many rows of each part there is room for. Puts the places of `screen` where there is something.
 pub(super) fn draw(model: &Model, screen: &mut Screen, area: Rect, buffer: &mut Buffer) -> [usize; PARTS] {
@@ -141,43 +136,47 @@ fn title(model: &Model, screen: &Screen, columns: usize, look: &Look) -> Line<'s
     }
     let state = cut(&state, columns);
     let room = columns.saturating_sub(width(&state) + 2);
-    let who = fit(&safe(&model.title), room, true);
+    let who = fit(&who(&model.title, room), room, true);
     let gap = " ".repeat(columns.saturating_sub(width(&who) + width(&state)));
     Line::from(vec![Span::styled(who, Look::strong()), Span::raw(gap), Span::styled(state, style)])
 }
 
+/// As many parts as fit. If the second one, which says where the server is, does not, its middle is left out.
+fn who(parts: &[String], room: usize) -> String {
+    let mut text = String::new();
+    for (place, part) in parts.iter().enumerate() {
+        let part = safe(part);
+        let gap = if place == 0 { "" } else { "  " };
+        let left = room.saturating_sub(width(&text) + gap.len());
+        let fits = place == 0 || width(&part) <= left;
+        if !fits && (place > 1 || left < PLACE_MIN) {
+            break;
+        }
+        text += gap;
+        text += &if fits { part } else { cut_middle(&part, left) };
+    }
+    text
+}
+
 fn sums(model: &Model, columns: usize, look: &Look) -> Vec<Line<'static>> {
-    let signs = ["   ", " = ", " + ", " + "];
-    let room = columns.saturating_sub(BALANCE_WIDTH) / model.terms.len();
-    let term_width = TERM_WIDTH.min(room.saturating_sub(SIGN_WIDTH));
-    let row = |of: &dyn Fn(&Term) -> String, has_signs: bool| {
-        let part = |(place, term): (usize, &Term)| {
-            let sign = if has_signs { signs[place] } else { signs[0] };
-            sign.to_owned() + &fit(&of(term), term_width, false)
-        };
-        model.terms.iter().enumerate().map(part).collect::<String>()
-    };
-    let names = row(&|term| term.name.to_owned(), false);
-    let values = row(
-        &|term| {
-            let text = exact(term.value);
-            if width(&text) > term_width { count(term.value) } else { text }
-        },
-        true,
-    );
-    let rates = row(&|term| term.rate.map_or_else(String::new, |value| rate(Some(value))), false);
     let (balance, style) = match model.balance {
         Balance::Balances => ("  balances".to_owned(), look.well()),
         Balance::Moving => ("  flows".to_owned(), Look::strong()),
         Balance::OffBy(off) => (format!("  OFF BY {off}"), look.level(Some(Level::Problem))),
     };
-    let dim = Style::new().add_modifier(Modifier::DIM);
-    let mut lines = vec![
-        Line::styled(names, dim),
-        Line::from(vec![Span::styled(values, Look::strong()), Span::styled(balance, style)]),
-        Line::from(rates + if model.has_several_sinks { "  by all sinks" } else { "" }),
-    ];
-    lines.push(Line::from(cut(&model.facts, columns)));
+    let equation = |shown: fn(u64) -> String| {
+        let signs = ["", " = ", " + ", " + "];
+        let terms = model.terms.iter().zip(signs);
+        terms
+            .map(|(Term { name, value }, sign)| format!("{sign}{name} {}", shown(*value)))
+            .collect::<String>()
+    };
+    let room = columns.saturating_sub(width(&balance));
+    let exactly = equation(exact);
+    let equation = if width(&exactly) > room { equation(count) } else { exactly };
+    let mut lines =
+        vec![Line::from(vec![Span::styled(equation, Look::strong()), Span::styled(balance, style)])];
+    lines.extend(model.facts.iter().map(|fact| Line::from(cut(fact, columns))));
     lines
 }
 
@@ -254,6 +253,28 @@ mod tests {
                 frame(&model, &mut screen, columns, rows);
             }
         }
+    }
+
+    #[test]
+    fn the_title_says_where_the_server_is_before_all_else() {
+        let parts = ["bbq 0.1.0", "logs-7:/var/lib/bbq", "pid 23406", "up 4.0 s", "127.0.0.1:7790"];
+        let parts = parts.map(str::to_owned);
+        assert_eq!(who(&parts, 80), parts.join("  "));
+        assert_eq!(who(&parts, 60), "bbq 0.1.0  logs-7:/var/lib/bbq  pid 23406  up 4.0 s");
+        assert_eq!(who(&parts, 36), "bbq 0.1.0  logs-7:/var/lib/bbq");
+        assert_eq!(who(&parts, 26), "bbq 0.1.0  logs-7..lib/bbq");
+        assert_eq!(who(&parts, 20), "bbq 0.1.0");
+    }
+
+    #[test]
+    fn a_ledger_is_one_line_in_80_columns() {
+        let mut model = model();
+        for (term, value) in model.terms.iter_mut().zip([123_456_789_012, 1, 123_456_789_000, 11]) {
+            term.value = value;
+        }
+        model.balance = Balance::Balances;
+        let text = sums(&model, 80, &Look::new(false))[0].to_string();
+        assert_eq!(text, "received 123 G = delivered 1 + queued 123 G + dropped 11  balances");
     }
 
     #[test]

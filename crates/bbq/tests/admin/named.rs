@@ -75,7 +75,7 @@ fn a_problem_has_the_name_of_its_sink_or_listener() {
         }
     }
     let [_, status, top] = &views;
-    assert!(top.contains("delivered by any sink 1 "), "{top}");
+    assert!(top.contains("any sink delivered 1 "), "{top}");
     for says in ["\nlisten     app (", "\nsink       dead\n", "(delivered by all sinks; by any sink: 1)\n"] {
         assert!(status.contains(says), "{says}:\n{status}");
     }

@@ -91,6 +91,15 @@ fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
         "return [...document.querySelectorAll('#configuration-table tbody tr')].map((row) => row.innerText)",
     );
     let keys: Vec<&str> = keys.as_array().expect("rows").iter().filter_map(Value::as_str).collect();
+    // The picture has what is configured by name. Workers are shown when somebody asks for them.
+    let boxes = "return [...document.querySelectorAll('#flow-picture .stage')].filter((stage) => stage.checkVisibility())
+        .map((stage) => stage.id).join()";
+    assert_eq!(browser.run(boxes), "stage-listeners,stage-spool,stage-sinks");
+    browser.run("document.getElementById('show-workers').click()");
+    assert_eq!(browser.run(boxes), "stage-listeners,stage-workers,stage-spool,stage-sinks");
+    let tiles = browser.run("return document.getElementById('tiles').innerText");
+    let has = |word: &str| tiles.as_str().is_some_and(|tiles| tiles.contains(word));
+    assert!(["Messages in", "/s to disk", "Acknowledged in"].iter().all(|word| has(word)), "{tiles}");
     assert!(keys.iter().any(|key| key.contains("workers") && key.contains('2')), "{keys:?}");
     assert!(
         keys.iter().any(|key| key.contains("hello_timeout_seconds") && key.contains("default")),
@@ -217,6 +226,10 @@ fn it_fits_a_phone_and_both_colour_schemes() {
     let browser = Browser::open(&url(&setup), PHONE.0, PHONE.1);
     browser.wait_shown();
     assert_eq!(browser.run("return document.documentElement.scrollWidth"), PHONE.0);
+    // No table is wider than its part of the page, and no cell is cut.
+    let cut = "return [...document.querySelectorAll('.wide, .wide th, .wide td, .tiles dd')]
+        .filter((node) => node.checkVisibility() && node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent)";
+    assert_eq!(browser.run(cut), serde_json::json!([]));
     browser.resize(WIDTH, HEIGHT);
     browser.wait_shown();
     assert_eq!(browser.run("return document.documentElement.scrollWidth"), WIDTH);

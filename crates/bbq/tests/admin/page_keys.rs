@@ -15,7 +15,7 @@ const ESCAPE: char = '\u{E00C}';
 
 /// Gives every element that takes the focus a number, in the order of the page; of radio buttons the one that is chosen.
 const NUMBER: &str =
-    "const all = [...document.querySelectorAll('a[href], input, select, button, [tabindex=\"0\"]')]
+    "const all = [...document.querySelectorAll('a[href], input, select, button, summary, [tabindex=\"0\"]')]
     .filter((node) => node.checkVisibility() && (node.type !== 'radio' || node.checked));
     all.forEach((node, place) => node.dataset.place = place);
     return all.length";

@@ -69,7 +69,8 @@ fn assert_same_numbers(screen: &str, status: &Value) {
     }
     for sink in status["sinks"].as_array().expect("sinks") {
         let row = row(screen, sink["name"].as_str().expect("a name"));
-        assert_eq!(row[1], sink["queued"].to_string(), "{screen}");
+        // Behind its state, `caught up`, and its rate.
+        assert_eq!(row[3], sink["queued"].to_string(), "{screen}");
         assert!(row.contains(&&*sink["delivered"].to_string()), "{screen}");
     }
 }
@@ -98,13 +99,17 @@ fn the_numbers_are_those_of_the_status() {
     let status = send(&server);
     // A rate of nothing: both answers of the frame came after the messages.
     let screen = top.wait("the messages", |screen| {
-        let is_at_rest = screen
-            .lines()
-            .any(|line| line.split_whitespace().eq(["0/s", "0/s", "0/s", "by", "all", "sinks"]));
+        let at_rest = "in 0/s (0 B/s)  out 0/s by all, 0/s by any  dropped 0/s";
+        let is_at_rest = screen.lines().any(|line| line.trim_end() == at_rest);
         is_at_rest && terms(screen).first() == Some(&701)
     });
     assert_same_numbers(&screen, &status);
     assert!(screen.contains("balances"), "{screen}");
+    let (host, data) = (status["host"].as_str().expect("a name"), status["data"].as_str().expect("a path"));
+    assert!(
+        screen.lines().next().is_some_and(|title| title.contains(&format!("  {host}:{data}  "))),
+        "{screen}"
+    );
     // The same as text.
     let once = Command::new(BBQ)
         .args(["top", "--once", "--interval", "0.2", "--admin", &setup.admin()])
