@@ -112,7 +112,10 @@ fn soak(options: &[&str]) -> Result<(), String> {
     if let ["--as-tested", options @ ..] = options {
         return as_tested("bbq-soak", options);
     }
-    step::cargo(&[], &["build", "--release", "--locked", "--package", "bbq", "--package", "bbq-soak"])?;
+    step::cargo(
+        &[],
+        &["build", "--release", "--locked", "--package", step::PACKAGE, "--package", "bbq-soak"],
+    )?;
     step::run(&[], &step::built("bbq-soak")?, options)
 }
 
@@ -121,8 +124,10 @@ fn chain(root: &Path, options: &[&str]) -> Result<(), String> {
     NATS.provide(root)?;
     kafka::provide(root)?;
     VERSITYGW.provide(root)?;
-    let (packages, feature) =
-        (["--package", "bbq", "--package", "bbq-soak"], format!("bbq/{}", step::EVERY_SINK));
+    let (packages, feature) = (
+        ["--package", step::PACKAGE, "--package", "bbq-soak"],
+        format!("{}/{}", step::PACKAGE, step::EVERY_SINK),
+    );
     let build = [&["build", "--release", "--locked", "--features", &feature], &packages[..]].concat();
     step::cargo(&[], &build)?;
     step::run(&[], &step::built("bbq-soak")?, &[&["chain"], options].concat())

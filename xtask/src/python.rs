@@ -63,7 +63,7 @@ fn run(root: &Path, output: &mut PytestOutput, show: &mut dyn FnMut(&[u8])) -> R
     step::run(&[("CARGO_TARGET_DIR", &build)], &python, &[&["-m", "maturin"][..], &wheel].concat())?;
     let from =
         ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", "--find-links"];
-    step::run(&[], &python, &[&from[..], &[&wheels, "bbq"]].concat())?;
+    step::run(&[], &python, &[&from[..], &[&wheels, step::PACKAGE]].concat())?;
     let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
     *output = PytestOutput::of(format!("BBQ={program} {python} {}", pytest.join(" ")));
     let variables = [("BBQ", program.as_str())];

@@ -7,7 +7,13 @@ use std::time::Instant;
 
 use crate::watched::{self, Hangs, SILENCE_MAX};
 
-/// The feature of `bbq` and `bbq-server` that has every sink. Packages of the workspace without it are built as they are.
+/// The program, and the Python module.
+pub(crate) const PROGRAM: &str = "bbq";
+/// The crate that has the program, and the distribution that has the Python module: in the public indexes, `bbq` is another project in
+/// both. Its other places are crates/bbq/Cargo.toml, bindings/python/pyproject.toml and docs/INSTALL.md.
+pub(crate) const PACKAGE: &str = "bbq-queue";
+
+/// The feature of [`PACKAGE`] and `bbq-server` that has every sink. Packages of the workspace without it are built as they are.
 pub(crate) const EVERY_SINK: &str = "full";
 
 /// Builds what is packaged: the lines of its code go to the package of the debug symbols.

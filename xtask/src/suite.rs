@@ -14,7 +14,7 @@ use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
 use crate::kafka;
 use crate::needs;
 use crate::python;
-use crate::step;
+use crate::step::{self, PACKAGE};
 use crate::tally::{CargoOutput, Tally};
 use crate::test_program::{self, TestProgram};
 use crate::unpacked;
@@ -33,22 +33,24 @@ const BOOK: &str = "the book";
 /// As many tests as processors run within a program, and they compute less than half of the time. Three programs would compute all
 /// of the time, and tests that give something ten seconds would then see a slow machine.
 const AT_ONCE: usize = 2;
+/// A test program: its package and its name.
+type Test = (&'static str, &'static str);
 /// They begin before the others, the longest first, so that no long one is left for the end.
-const LONG: [&str; 6] = [
-    "-p bbq --test sinks",
-    "-p bbq --test lifecycle",
-    "-p bbq --test senders",
-    "-p bbq-spool --test spool",
-    "-p bbq --test admin",
-    "-p bbq --test sessions",
+const LONG: [Test; 6] = [
+    (PACKAGE, "sinks"),
+    (PACKAGE, "lifecycle"),
+    (PACKAGE, "senders"),
+    ("bbq-spool", "spool"),
+    (PACKAGE, "admin"),
+    (PACKAGE, "sessions"),
 ];
 /// Programs that need the machine to themselves: they measure times, look for a loop that takes a processor, or share connections out
 /// by the load of processors.
-const ALONE: [&str; 4] = [
-    "-p bbq --test bench",
-    "-p bbq-listen --test batches",
-    "-p bbq-listen --test descriptors_run_out",
-    "-p bbq-listen --test spreading",
+const ALONE: [Test; 4] = [
+    (PACKAGE, "bench"),
+    ("bbq-listen", "batches"),
+    ("bbq-listen", "descriptors_run_out"),
+    ("bbq-listen", "spreading"),
 ];
 /// So many programs are named at the end with their time.
 const SLOWEST: usize = 10;
@@ -70,10 +72,9 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         (programs, provided.join().unwrap_or_else(|_| Err("a thread of xtask panicked".to_owned())))
     });
     let (mut programs, ()) = (programs?, provided?);
-    programs
-        .sort_by_key(|program| LONG.iter().position(|long| *long == program.options).unwrap_or(LONG.len()));
+    programs.sort_by_key(|program| LONG.iter().position(|test| is(program, *test)).unwrap_or(LONG.len()));
     let (alone, others): (Vec<_>, Vec<_>) =
-        programs.into_iter().partition(|program| ALONE.contains(&program.options.as_str()));
+        programs.into_iter().partition(|program| ALONE.iter().any(|test| is(program, *test)));
 
     // Its wheel is built first, which takes the processors while programs wait.
     let python = job(PYTHON, {
@@ -116,6 +117,10 @@ fn provide(root: &Path) -> Result<(), String> {
     VICTORIA_LOGS.provide(root)?;
     unpacked::provide()?;
     book::provide(root)
+}
+
+fn is(program: &TestProgram, (package, name): Test) -> bool {
+    program.options == format!("-p {package} --test {name}")
 }
 
 fn job(name: &str, run: impl FnOnce(&mut beside::Shown) -> Outcome + Send + 'static) -> Job<Outcome> {

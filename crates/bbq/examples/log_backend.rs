@@ -1,6 +1,6 @@
 //! A program that logs with the `log` crate, to a bbq server.
 //!
-//!     cargo run --release -p bbq --example log_backend -- bbq://127.0.0.1:7700 1000
+//!     cargo run --release -p bbq-queue --example log_backend -- bbq://127.0.0.1:7700 1000
 //!
 //! Logs COUNT records and ends; with a third word, by a panic. In both cases the program waits for its last records.
 

@@ -1,6 +1,6 @@
 //! A program that may be killed at any moment and then continues where it was: its sender's spool knows what was taken.
 //!
-//!     cargo run --release -p bbq --example resume -- bbq://127.0.0.1:7700 /var/tmp/numbers 1000000
+//!     cargo run --release -p bbq-queue --example resume -- bbq://127.0.0.1:7700 /var/tmp/numbers 1000000
 //!
 //! Sends the numbers 1 to COUNT, each once, however often it is killed and started again. Prints every thousandth.
 

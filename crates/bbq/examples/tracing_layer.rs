@@ -1,6 +1,6 @@
 //! A program that logs with the `tracing` crate, to a bbq server.
 //!
-//!     cargo run --release -p bbq --example tracing_layer -- bbq://127.0.0.1:7700 1000
+//!     cargo run --release -p bbq-queue --example tracing_layer -- bbq://127.0.0.1:7700 1000
 //!
 //! Logs COUNT events as JSON and ends; with a third word, by a panic. In both cases the program waits for its last events.
 

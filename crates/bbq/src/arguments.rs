@@ -55,7 +55,7 @@ The first message:
 
 /// A burst queue: takes messages from many clients, stores them on disk before it acknowledges them, and delivers them to sinks
 #[derive(Parser)]
-#[command(version = version(), max_term_width = 100, arg_required_else_help = true, help_template = HELP)]
+#[command(name = env!("CARGO_BIN_NAME"), version = version(), max_term_width = 100, arg_required_else_help = true, help_template = HELP)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

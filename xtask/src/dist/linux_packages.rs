@@ -5,12 +5,15 @@ use std::process::Command;
 
 use super::disk::{text, text_of, write};
 use super::material::Material;
+use super::shlibs;
 use crate::{go, step};
 
 /// Both formats from one description, without the tools of either distribution.
 const NFPM: &str = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2";
-const PACKAGES: [&str; 4] = [PROGRAM, "libbbq0", "libbbq-dev", "bbq-dbgsym"];
+const PACKAGES: [&str; 4] = [PROGRAM, LIBRARY, "libbbq-dev", "bbq-dbgsym"];
 const PROGRAM: &str = "bbq";
+/// The number is that of the soname (bindings/c/build.rs).
+const LIBRARY: &str = "libbbq0";
 /// Debian wants a name and an address; this one tells that there is none.
 const MAINTAINER: &str = "the bbq authors <bbq@localhost>";
 /// Shared libraries that programs may need, and Debian's packages of them. RPM names the libraries themselves.
@@ -89,6 +92,10 @@ fn make_ordered(material: &Material, order: &Order<'_>) -> Result<(), String> {
             let arguments = ["package", "--config", &text(&description), "--packager", format, "--target"];
             let time = [("SOURCE_DATE_EPOCH", material.time.as_str())];
             step::run(&time, &nfpm, &[&arguments[..], &[&text(order.directory)]].concat())?;
+        }
+        if *name == LIBRARY {
+            let file = format!("{name}_{}-1_{}.deb", order.version, material.machine.debian);
+            shlibs::add(material, name, &order.directory.join(file))?;
         }
     }
     Ok(())

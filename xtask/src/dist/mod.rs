@@ -11,6 +11,7 @@ mod machine;
 mod material;
 mod programs;
 pub(crate) mod published;
+mod shlibs;
 mod static_program;
 mod symbols;
 mod unit;

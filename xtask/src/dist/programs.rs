@@ -15,7 +15,7 @@ pub(super) fn build(material: &Material) -> Result<(), String> {
     let features = ["--features", step::EVERY_SINK];
     step::cargo(
         &step::WITH_LINES,
-        &[&["build", "--release", "--locked", "-p", "bbq", "-p", "bbq-c"][..], &features].concat(),
+        &[&["build", "--release", "--locked", "-p", step::PACKAGE, "-p", "bbq-c"][..], &features].concat(),
     )?;
     stage_program(material)?;
     libraries::stage(material)
@@ -24,7 +24,7 @@ pub(super) fn build(material: &Material) -> Result<(), String> {
 /// The program without symbols, its man pages and completions, from what is built.
 pub(super) fn stage_program(material: &Material) -> Result<(), String> {
     let stage = material.stage();
-    let program = step::built("bbq")?;
+    let program = step::built(step::PROGRAM)?;
     symbols::strip(material, &program, &text(&stage.join("bbq")))?;
     let (man, completions) = (stage.join("man"), stage.join("completions"));
     create(&man)?;

@@ -16,7 +16,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
     let features = ["--features", step::EVERY_SINK, "--features", "vendored", "--target", target];
     step::cargo(
         &step::WITH_LINES,
-        &[&["build", "--release", "--locked", "-p", "bbq"][..], &features].concat(),
+        &[&["build", "--release", "--locked", "-p", step::PACKAGE][..], &features].concat(),
     )?;
     let built = material.root.join(step::target_directory()).join(target).join("release/bbq");
     let name = format!("bbq-{}-{}-linux-static", material.version, material.machine.name);

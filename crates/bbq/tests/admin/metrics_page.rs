@@ -47,6 +47,7 @@ fn the_page_has_every_metric() {
     }
     assert!(
         present == table,
-        "{PAGE} has another table; make it anew with\n    {WRITE}=1 cargo test --release -p bbq --test admin metrics_page\n{table}"
+        "{PAGE} has another table; make it anew with\n    {WRITE}=1 cargo test --release -p {} --test admin metrics_page\n{table}",
+        env!("CARGO_PKG_NAME")
     );
 }

@@ -206,7 +206,8 @@ fn the_tables_of_the_pages_are_made_from_the_lists_of_the_program() {
         assert!(
             page == present,
             "{name} differs from the lists; the first lines that differ: {first:?}\nmake it anew with\n    \
-             {WRITE}=1 cargo test --release -p bbq --test documentation"
+             {WRITE}=1 cargo test --release -p {} --test documentation",
+            env!("CARGO_PKG_NAME")
         );
     }
     for name in ["keys of the file", "options of listeners", "options of sinks", "options of all sinks"] {

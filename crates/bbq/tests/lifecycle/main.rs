@@ -8,6 +8,7 @@ mod authority;
 #[path = "../access/client.rs"]
 mod client;
 mod configuration;
+mod container;
 mod data_in_place;
 mod drain;
 mod drain_timeout;
