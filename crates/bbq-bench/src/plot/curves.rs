@@ -3,7 +3,7 @@
 use super::axis::Logarithmic;
 use super::frame::{AXIS, FIGURE_WIDTH, HEAD, KEY, Key, MARGIN, MUTED, STRONG, WIDTH, Words};
 use super::letters::width;
-use crate::svg::{Anchor, Face, Paint, Point, Stroke, Svg};
+use crate::svg::{Anchor, Face, Paint, Point, Stroke};
 use crate::unit::Unit;
 
 const HEIGHT: f64 = 300.0;
