@@ -79,6 +79,7 @@ pub use requests::{
     Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, SteppedClock, Verdict,
     open_request_sink, open_stepped_request_sink,
 };
+pub use resend::{Meantime, Resender};
 pub use resolver::Resolver;
 pub use servers::{parse_servers, with_port};
 pub use spec::SinkSpec;
