@@ -113,7 +113,7 @@ impl Resender {
             // Its dead letters stay under the old one until they are taken below, or by the next start.
             let sink = std::mem::replace(&mut self.spec.name, name.to_owned());
             info!(sink, name, "sink is renamed; write the new name in the configuration");
-            // It leads nowhere after a rename back.
+            // Also if the marks that lead here cannot be read now.
             earlier.push(sink);
         }
         earlier.extend_from_slice(driver.earlier_names());
