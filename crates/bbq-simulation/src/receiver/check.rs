@@ -9,6 +9,9 @@ use super::{Key, Receiver};
 use crate::history::{History, SKIPPED, Violation};
 use crate::record::Record;
 
+/// Of what a receiver says only how many it rejects, in a ledger.
+const PARTIAL_SUCCESS: &str = "partial_success";
+
 /// What was found of a sink when everything was drained.
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
@@ -48,14 +51,16 @@ impl Receiver {
                 "{record:?} came as number {sequence} of {stream}, but never had that number"
             ));
         }
-        if found.delivered > state.taken.len() as u64 {
+        if found.delivered > (state.taken.len() + state.given_up.len()) as u64 {
             let taken = state.taken.len();
             return fail(format!("{} are counted as delivered, but it has {taken}", found.delivered));
         }
         let taken: BTreeSet<Record> = state.taken.iter().map(|(_, _, record)| *record).collect();
-        let is_cured = state.is_cured;
+        let (is_cured, given_up) = (state.is_cured, state.given_up.len() as u64);
         drop(state);
-        if let Some(text) = self.wrong_refusals(found, is_cured).or_else(|| missing(found, &taken, history)) {
+        if let Some(text) =
+            self.wrong_refusals(found, is_cured).or_else(|| missing(found, &taken, given_up, history))
+        {
             return fail(text);
         }
         self.out_of_order(found, history).map_or(Ok(()), fail)
@@ -94,8 +99,9 @@ impl Receiver {
     }
 }
 
-/// Acknowledged messages that are nowhere, and not counted.
-fn missing(found: &Found<'_>, taken: &BTreeSet<Record>, history: &History) -> Option<String> {
+/// Acknowledged messages that are nowhere, and not counted. Of those that were `given_up`, the receiver said
+/// only how many it rejects.
+fn missing(found: &Found<'_>, taken: &BTreeSet<Record>, given_up: u64, history: &History) -> Option<String> {
     let acknowledged = history.acknowledged_records();
     let missing: Vec<&Record> = acknowledged
         .iter()
@@ -104,7 +110,8 @@ fn missing(found: &Found<'_>, taken: &BTreeSet<Record>, history: &History) -> Op
     let first = missing.first()?;
     let kept = [REFUSED, SKIPPED].map(|reason| found.dropped.get(reason).copied().unwrap_or_default());
     let kept: u64 = if found.may_lose_letters { 0 } else { kept.iter().sum() };
-    let lost = found.dropped.values().sum::<u64>() - kept;
+    let partly = found.dropped.get(PARTIAL_SUCCESS).copied().unwrap_or_default();
+    let lost = found.dropped.values().sum::<u64>() - kept - partly + given_up;
     let count = missing.len() as u64;
     (count > lost).then(|| {
         let (total, letters) = (acknowledged.len(), found.letters.len());

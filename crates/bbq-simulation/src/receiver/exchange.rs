@@ -31,6 +31,7 @@ const APART: Duration = Duration::from_secs(10);
 struct Requests<const EMPTY_DECIDES: bool>(Arc<Receiver>);
 
 /// What a request comes to.
+#[derive(Debug)]
 enum End {
     Answer(Verdict),
     /// The receiver wants to be left alone for so long.
@@ -167,6 +168,11 @@ impl Receiver {
         }
         keys.iter().for_each(|key| state.check_sent(key));
         let (takes, end) = self.answer(&mut state, &keys, text.len());
+        if let Some(End::Answer(Verdict::Partly { rejected, .. })) = &end
+            && *rejected < records
+        {
+            state.given_up.extend(keys.iter().filter(|key| self.is_poison(&key.2)));
+        }
         self.note_refused(&mut state, &keys, &end);
         let random = &mut state.random;
         let quick = super::some_time(QUICK, random);
@@ -177,6 +183,7 @@ impl Receiver {
             _ => {}
         }
         takes_first |= state.mood == Mood::Silent && is_late;
+        let keys_shown = keys.first().map(|(stream, sequence, _)| (*stream, *sequence));
         let confirms = match &end {
             Some(End::Answer(Verdict::Taken)) => keys,
             Some(End::Answer(Verdict::Partly { rejected, .. })) if *rejected < records => takes.clone(),
@@ -192,6 +199,11 @@ impl Receiver {
             confirms,
             end,
         };
+        state.note(|| {
+            let first = keys_shown.map_or_else(String::new, |(stream, sequence)| format!("{sequence} of {stream}"));
+            let takes = request.takes.len();
+            format!("request {}: {records} messages from {first} on, takes {takes}, first {takes_first}, late {is_late}, {:?}", request.number, request.end)
+        });
         if takes_first {
             std::mem::take(&mut request.takes).into_iter().for_each(|key| state.take(key));
         }
@@ -200,14 +212,13 @@ impl Receiver {
 
     /// What the receiver takes of a request, and what it answers.
     fn answer(&self, state: &mut State, keys: &[Key], bytes: usize) -> (Vec<Key>, Option<End>) {
-        let all = || keys.to_vec();
         let why = |text: &str| text.to_owned();
         match state.mood {
             Mood::Well | Mood::Slow => {
                 let (takes, verdict) = self.verdict(state, keys, bytes);
                 (takes, Some(End::Answer(verdict)))
             }
-            Mood::Silent => (all(), None),
+            Mood::Silent => (self.verdict(state, keys, bytes).0, None),
             Mood::Busy(None) => (Vec::new(), Some(End::Answer(Verdict::Later(why("busy"))))),
             Mood::Busy(Some(time)) => (Vec::new(), Some(End::LeaveAlone(time))),
             Mood::Breaking => {
@@ -302,6 +313,8 @@ impl Request {
         std::mem::take(&mut self.takes).into_iter().for_each(|key| state.take(key));
         state.has_seemed_well |= !self.confirms.is_empty();
         state.answered.extend(std::mem::take(&mut self.confirms));
+        let (number, end) = (self.number, &self.end);
+        state.note(|| format!("answers request {number}: {end:?}"));
         let broken = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection breaks");
         match self.end.take() {
             None | Some(End::Breaks) => Err(broken()),

@@ -82,8 +82,13 @@ struct State {
     took_empty: bool,
     /// What it refused on its own in this mood.
     refused_in_mood: BTreeSet<Key>,
+    /// Messages of which the receiver said only how many it rejects. They are counted, but nobody knows which: after a kill, as many may count
+    /// as delivered. Those that were dead letters are counted for the operator alone.
+    given_up: BTreeSet<Key>,
     /// The first broken promise that it has seen.
     wrong: Option<String>,
+    /// What has happened, if a person wants to read it.
+    events: Option<Vec<String>>,
 }
 
 impl Receiver {
@@ -115,7 +120,9 @@ impl Receiver {
             opens_in_mood: 0,
             took_empty: false,
             refused_in_mood: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             wrong: None,
+            events: None,
         };
         Receiver { options, bug, clock: Arc::default(), state: Mutex::new(state) }
     }
@@ -186,6 +193,8 @@ impl Receiver {
         let mut state = self.state();
         let answered = std::mem::take(&mut state.answered);
         (state.is_resending, state.took_empty) = (false, false);
+        // The sink goes on with what it knew before.
+        state.opens_in_mood += 1;
         if is_committed {
             answered.into_iter().for_each(|key| *state.resent.entry(key).or_default() += 1);
         }
@@ -202,6 +211,11 @@ impl Receiver {
     /// From here on it takes every message.
     pub(crate) fn cure(&self) {
         self.state().is_cured = true;
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.state().events.replace(Vec::new()).unwrap_or_default()
     }
 
     /// The first broken promise that it has seen.
@@ -237,7 +251,14 @@ impl State {
         }
     }
 
+    fn note(&mut self, event: impl FnOnce() -> String) {
+        if let Some(events) = &mut self.events {
+            events.push(event());
+        }
+    }
+
     fn enter(&mut self, mood: Mood) {
+        self.note(|| format!("is {mood:?}"));
         self.mood = mood;
         self.opens_in_mood = 0;
         self.refused_in_mood.clear();
@@ -250,8 +271,9 @@ impl State {
     }
 
     fn take_late(&mut self) {
-        for key in std::mem::take(&mut self.late).into_values().flatten() {
-            self.take(key);
+        for (number, keys) in std::mem::take(&mut self.late) {
+            self.note(|| format!("takes the rest of request {number}, for which nobody waits"));
+            keys.into_iter().for_each(|key| self.take(key));
         }
     }
 

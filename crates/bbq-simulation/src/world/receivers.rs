@@ -15,8 +15,13 @@ const ONE_IN_RESENDS: u64 = 2;
 
 impl World {
     /// A receiver has seen a broken promise.
-    pub(super) fn look_at_receivers(&self) -> Result<(), Violation> {
+    pub(super) fn look_at_receivers(&mut self) -> Result<(), Violation> {
         for (sink, receiver) in &self.plan.server.receivers {
+            if self.trace.is_on() {
+                for event in receiver.events() {
+                    note!(self.trace, "receiver of sink-{sink} {event}");
+                }
+            }
             if let Some(wrong) = receiver.wrong() {
                 return Err(Violation(format!("sink-{sink}: {wrong}")));
             }
@@ -71,12 +76,10 @@ impl World {
             if let (Ok(resent), Some(server)) = (&resent, &mut self.server)
                 && resent.left.is_none()
             {
-                let letters = server.letters_of_all_names(index).map_err(Violation::new)?;
-                return letters.first().map_or(Ok(()), |first| {
-                    Err(Violation(format!(
-                        "sink-{index}: {first:?} is a dead letter, although all were sent again"
-                    )))
-                });
+                // An order that finds a rest sends the rest, and not what came since.
+                if server.letters_of_all_names(index).map_err(Violation::new)?.is_empty() {
+                    return Ok(());
+                }
             }
             last = Some(resent);
         }
