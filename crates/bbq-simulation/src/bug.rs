@@ -49,6 +49,10 @@ pub enum Bug {
     ForgetsByAge,
     /// What an operator skips is in no dead letters.
     SkippedForgotten,
+    /// What a receiver of requests refuses is taken for delivered.
+    RefusalTakenForDelivery,
+    /// Dead letters that are left for the next order begin again at the first one.
+    ResendForgetsItsPlace,
     /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
 }
@@ -62,6 +66,7 @@ impl Bug {
             Bug::OutputCutBack | Bug::WelcomeBelieved | Bug::CopyNotNoticed => Kind::SetBack,
             Bug::KnownCountsAsDurable | Bug::NoOwners | Bug::ForgetsByAge => Kind::Crowd,
             Bug::SkippedForgotten => Kind::Operator,
+            Bug::RefusalTakenForDelivery | Bug::ResendForgetsItsPlace => Kind::Requests,
             _ => Kind::Single,
         }
     }

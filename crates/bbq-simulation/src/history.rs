@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::record::Record;
 
 /// What an operator has skipped, in a ledger.
-const SKIPPED: &str = "skipped";
+pub(crate) const SKIPPED: &str = "skipped";
 /// Batches that are kept.
 const BATCHES_MAX: usize = 16;
 
@@ -228,6 +228,16 @@ impl History {
         self.acknowledged.len()
     }
 
+    /// Records that were acknowledged as durable.
+    pub(crate) fn acknowledged_records(&self) -> &BTreeSet<Record> {
+        &self.acknowledged
+    }
+
+    /// Whether the messages of a stream come out in order.
+    pub(crate) fn keeps_order(&self, stream: StreamId) -> bool {
+        !self.is_unordered && !self.unordered.contains(&stream)
+    }
+
     /// Checks the output of a sink after everything was drained. `may_lose` says that data was damaged beyond repair, so that
     /// missing records need only be counted.
     pub(crate) fn check(&self, sink: &Delivered<'_>, may_lose: bool) -> Result<(), Violation> {
@@ -334,7 +344,7 @@ pub(crate) fn records_of(outputs: &[Vec<u8>]) -> BTreeSet<Record> {
 
 /// Reads a line of an output: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have no characters
 /// that JSON escapes.
-fn read_line(line: &str) -> Option<(StreamId, u64, Record)> {
+pub(crate) fn read_line(line: &str) -> Option<(StreamId, u64, Record)> {
     let (_, rest) = line.strip_prefix('{')?.split_once(",\"stream\":\"")?;
     let (stream, rest) = rest.split_once("\",\"sequence\":")?;
     let (sequence, rest) = rest.split_once(",\"message\":\"")?;

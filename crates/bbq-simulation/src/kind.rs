@@ -17,6 +17,9 @@ pub enum Kind {
     SetBack,
     /// One server with a table of few streams, and others than bbq's clients, who send to it.
     Crowd,
+    /// One server with sinks that make requests, to receivers that may do anything. No seed is of this kind unless the caller asks for it,
+    /// so that each seed stays the same.
+    Requests,
 }
 
 impl Kind {

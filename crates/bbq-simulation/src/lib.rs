@@ -23,6 +23,7 @@ mod late_sync;
 mod network;
 mod plan;
 pub mod random;
+mod receiver;
 mod record;
 pub mod run;
 mod server;

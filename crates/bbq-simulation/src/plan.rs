@@ -1,6 +1,8 @@
 //! The decisions of a seed before the run: the configuration, and which faults may happen. Each run has only some kinds of
 //! faults, so that no kind hides another kind.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_client::Compress;
@@ -11,6 +13,7 @@ use bbq_wire::session::AckLevel;
 use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::random::Random;
+use crate::receiver::{Receiver, ReceiverOptions};
 use crate::server::{Destination, Limits, ServerOptions, SinkOptions};
 use crate::servers::Servers;
 use crate::tokens::CLIENTS_MAX;
@@ -92,6 +95,9 @@ pub(crate) struct OperatorPlan {
     pub(crate) skip_one: u32,
     pub(crate) skip_before: u32,
     pub(crate) reopen: u32,
+    /// Sends the dead letters of a sink again.
+    pub(crate) resend: u32,
+    pub(crate) rename: u32,
 }
 
 fn some(random: &mut Random, one_in: u64, most: u32) -> u32 {
@@ -171,6 +177,7 @@ pub(crate) fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
         hot_bytes_max: if random.one_in(3) { 4 * 1024 * 1024 } else { 0 },
         drops_oldest: random.one_in(6),
         sinks: (0..random.between(1, 3)).map(|_| sink(random)).collect(),
+        receivers: BTreeMap::new(),
         has_crowd: false,
         bug,
         salt: 0,
@@ -184,7 +191,8 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     let is_rotated = bytes.is_some() || daily;
     let keep = (is_rotated && random.one_in(3)).then(|| random.between(1, 5) as u32);
     let destination = Destination::File(Rotation { bytes, daily, keep });
-    SinkOptions { destination, clock_rate: [1, 30, 1000][random.index(3)], limits: Limits::default() }
+    let clock_rate = [1, 30, 1000][random.index(3)];
+    SinkOptions { destination, clock_rate, limits: Limits::default(), name: 0 }
 }
 
 /// Draws limits that a run reaches: in one, some hundred messages come, and a second passes.
@@ -238,6 +246,41 @@ impl Plan {
             skip_one: some(random, 2, 1000),
             skip_before: some(random, 2, 500),
             reopen: some(random, 2, 500),
+            resend: 0,
+            rename: 0,
+        });
+        plan
+    }
+
+    /// A world with sinks that make requests, to receivers that may do anything, and with an operator who sends dead letters again and
+    /// renames sinks.
+    pub(crate) fn requests(random: &mut Random, bug: Option<Bug>) -> Plan {
+        let mut plan = Plan::new(random, bug);
+        // What is lost for good is looked at in the other worlds.
+        (plan.server.drops_oldest, plan.rots, plan.loses_cursors) = (false, false, false);
+        let has_limits = random.one_in(4);
+        for (index, sink) in plan.server.sinks.iter_mut().enumerate() {
+            sink.limits = match has_limits {
+                true => limits(random),
+                false => Limits {
+                    letters_bytes: random.one_in(8).then_some(LETTERS_BYTES_MIN),
+                    ..Limits::default()
+                },
+            };
+            if index == 0 || random.one_in(2) {
+                let options = ReceiverOptions::new(random);
+                (sink.destination, sink.clock_rate) = (Destination::Requests, options.clock_rate);
+                plan.server.receivers.insert(index, Arc::new(Receiver::new(options, bug, random.fork())));
+            }
+        }
+        let skips = random.one_in(4);
+        plan.operator = Some(OperatorPlan {
+            pause: some(random, 2, 1000),
+            skip_one: if skips { some(random, 2, 1000) } else { 0 },
+            skip_before: if skips { some(random, 2, 500) } else { 0 },
+            reopen: some(random, 4, 500),
+            resend: some(random, 2, 1000),
+            rename: some(random, 2, 800),
         });
         plan
     }

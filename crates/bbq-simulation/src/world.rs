@@ -6,10 +6,12 @@
 
 mod faults;
 mod operator;
+mod receivers;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bbq_sink::Goal;
 use bbq_spool::SteppedTime;
@@ -30,6 +32,9 @@ use crate::trace::Trace;
 
 /// The most rounds to drain everything after all faults have ended. Some hundred are usual. In a round each part acts once.
 const ROUNDS_MAX: u64 = 1500;
+/// The time that passes for a sink that makes requests in a step of such a round: it waits for seconds after an error, and for a minute for
+/// a single message on which its receiver fails.
+const DRAINING_STEP: Duration = Duration::from_secs(4);
 /// Wall clocks begin shortly before this midnight (UTC): far enough from 1970 that they can be set back.
 const MIDNIGHT_UNIX_NS: u64 = 1_799_971_200_000_000_000;
 /// The longest time before midnight. A run takes about as long.
@@ -71,6 +76,8 @@ pub(crate) struct World {
     repeats: Vec<bool>,
     /// Data was damaged beyond repair.
     may_lose: bool,
+    /// The name that an operator has given each sink, and will write into the configuration.
+    names: Vec<usize>,
     /// Whether dead letters may have been deleted to make room for others, by sink.
     may_lose_letters: Vec<bool>,
 }
@@ -81,6 +88,7 @@ impl World {
         let plan = match kind {
             Kind::Crowd => Plan::crowd(&mut random, bug),
             Kind::Operator => Plan::operator(&mut random, bug),
+            Kind::Requests => Plan::requests(&mut random, bug),
             _ => Plan::new(&mut random, bug),
         };
         let disk = SimDisk::new(random.fork());
@@ -110,6 +118,7 @@ impl World {
         World {
             crowd,
             repeats: vec![false; plan.server.sinks.len()],
+            names: vec![0; plan.server.sinks.len()],
             may_lose: plan.server.drops_oldest,
             may_lose_letters: plan
                 .server
@@ -145,10 +154,12 @@ impl World {
             self.operate();
             self.act()?;
             self.look_at_server();
+            self.look_at_receivers()?;
         }
         self.end_faults();
         self.drain()?;
         self.check()?;
+        self.send_letters_again()?;
         Ok(Summary {
             steps: self.step,
             acknowledged: self.history.acknowledged() as u64,
@@ -317,6 +328,7 @@ impl World {
         if let Some(server) = &mut self.server {
             server.sinks.iter_mut().for_each(|sink| (sink.is_stuck, sink.is_paused) = (false, false));
         }
+        self.plan.server.receivers.values().for_each(|receiver| receiver.heal());
     }
 
     /// Lets all parts act in turn, until nothing is left to do.
@@ -346,6 +358,7 @@ impl World {
             self.round_of_server();
             self.act_of_crowd(Crowd::round)?;
             self.look_at_server();
+            self.look_at_receivers()?;
             if self.is_drained() {
                 return Ok(());
             }
@@ -368,10 +381,10 @@ impl World {
             server.settle(lane, &mut self.network, &mut self.trace);
         }
         for sink in 0..server.sinks.len() {
-            for _ in 0..4 {
-                server.deliver(sink, Goal::Deliver, &mut self.trace);
+            for goal in [Goal::Deliver, Goal::Deliver, Goal::Deliver, Goal::Deliver, Goal::Drain] {
+                server.sinks[sink].receiver().into_iter().for_each(|receiver| receiver.pass(DRAINING_STEP));
+                server.deliver(sink, goal, &mut self.trace);
             }
-            server.deliver(sink, Goal::Drain, &mut self.trace);
         }
         server.ask(false);
         server.retire(&mut self.trace);
@@ -390,11 +403,18 @@ impl World {
             return Err(Violation::new(wrong));
         }
         let records = server.records();
-        for index in 0..server.sinks.len() {
+        for index in 0..self.plan.server.sinks.len() {
+            if self.plan.server.receivers.contains_key(&index) {
+                self.check_receiver(index)?;
+                continue;
+            }
+            let Some(server) = &mut self.server else { return Ok(()) };
             let letters = match self.plan.operator {
-                Some(_) => Some(server.letters(index).map_err(Violation::new)?),
+                Some(_) if self.plan.server.receivers.is_empty() => Some(server.letters(index)),
+                Some(_) => Some(server.letters_of_all_names(index)),
                 None => None,
             };
+            let letters = letters.transpose().map_err(Violation::new)?;
             let sink = &server.sinks[index];
             // What a power failure tore may look like a line that the spool does not have, and messages that were deleted to make room may be
             // in an output without its cursor: no promise depends on the copy of it.

@@ -76,8 +76,10 @@ pub use positions::{Position, Positions, Stored};
 pub use proxy::{PROXY, Proxy, ProxyConnector};
 pub use rejected::DeadLetter;
 pub use requests::{
-    Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, Verdict, open_request_sink,
+    Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, SteppedClock, Verdict,
+    open_request_sink, open_stepped_request_sink,
 };
+pub use resend::{Meantime, Resender};
 pub use resolver::Resolver;
 pub use servers::{parse_servers, with_port};
 pub use spec::SinkSpec;

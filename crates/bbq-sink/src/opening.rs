@@ -109,6 +109,11 @@ impl SinkOpening {
         self.store.is_paused()
     }
 
+    /// What follows the orders that concern its dead letters, once it is open.
+    pub fn resender(&self) -> Resender {
+        Resender::new(self.spec.clone(), &self.spool)
+    }
+
     /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
     pub(crate) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));

@@ -12,15 +12,15 @@
 //! Invariant: a dead letter is deleted when the cursor has passed it, which says that the destination has it, that it is a dead letter again,
 //! or that it is counted as something else; and not before.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_spec::with_sources;
 use bbq_spool::{Cursor, CursorStore, DirectoryLock, LaneReader, Spool, SpoolOptions, file_name_of};
 use bbq_storage::Storage;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::backlog::Backlog;
 use super::dead_letters::{DeadLetters, segment_bytes};
@@ -31,39 +31,104 @@ use super::interface::{Now, OpenError};
 use super::ledger::SinkLedger;
 use super::orders::Resent;
 use super::spec::SinkSpec;
+use super::step::{Goal, SinkStep};
 
 /// How the names of these directories end.
 const RESENT: &str = ".resend";
 const DONE: &str = "sent";
 
+/// How often a sink that sends dead letters again looks whether the server has other plans.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What becomes of the thread of a sink while it sends dead letters again.
+pub trait Meantime {
+    /// The time of the next step.
+    fn now(&self) -> Now;
+    /// Whether the server has no other plans.
+    fn goes_on(&self) -> bool;
+    /// Waits until the driver can go on, for at most this long.
+    fn wait(&mut self, driver: &mut SinkDriver, patience: Duration);
+}
+
 /// Dead letters on their way.
-pub(crate) struct Resending {
-    pub driver: SinkDriver,
+struct Resending {
+    driver: SinkDriver,
     ledger: Arc<SinkLedger>,
     /// Messages in all.
     records: u64,
     directory: PathBuf,
     spool: Arc<Spool>,
     storage: Arc<dyn Storage>,
-    lock: DirectoryLock,
+    /// A simulated disk has no other processes.
+    lock: Option<DirectoryLock>,
 }
 
-/// What the sink has beside them.
-pub(crate) struct Resender {
+/// What the sink has beside them: it follows the orders that concern them.
+pub struct Resender {
     spec: SinkSpec,
     storage: Arc<dyn Storage>,
-    /// The server's data directory.
-    data: PathBuf,
+    /// The server's.
+    spool: Arc<Spool>,
 }
 
 impl Resender {
-    pub(crate) fn new(spec: SinkSpec, spool: &Spool) -> Resender {
-        Resender { spec, storage: spool.storage(), data: spool.directory().to_owned() }
+    pub(crate) fn new(spec: SinkSpec, spool: &Arc<Spool>) -> Resender {
+        Resender { spec, storage: spool.storage(), spool: Arc::clone(spool) }
+    }
+
+    /// Gives the dead letters of a sink that holds to its destination again, until that fails or the server has other plans.
+    ///
+    /// # Errors
+    /// Why they cannot be sent, as a text for people.
+    pub fn resend(&self, driver: &mut SinkDriver, meantime: &mut impl Meantime) -> Result<Resent, String> {
+        driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
+        let (state, window_bytes) = (driver.state_of_output(), driver.window_bytes());
+        let Some(resending) = self.begin(state, window_bytes, meantime.now())? else {
+            return Ok(Resent::default());
+        };
+        let resent = resending.run(meantime)?;
+        driver.add_letters_deleted(resent.letters_deleted);
+        let (sink, left) = (driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
+        info!(
+            sink,
+            delivered = resent.delivered,
+            dropped = ?resent.dropped,
+            left,
+            letters_deleted = resent.letters_deleted,
+            "dead letters were sent again"
+        );
+        Ok(resent)
+    }
+
+    /// Gives a sink that holds another name, under which the next start, or a reload, finds it.
+    ///
+    /// # Errors
+    /// Why it keeps its name, or what did not get the new one, as a text for people.
+    pub fn rename(&mut self, driver: &mut SinkDriver, name: &str) -> Result<(), String> {
+        driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
+        let mut earlier = Vec::new();
+        // Whoever asks again, as the answer was lost, gets it.
+        if name != driver.name() {
+            self.check_free(name)?;
+            driver.rename(name).map_err(|error| error.to_string())?;
+            // Its dead letters stay under the old one until they are taken below, or by the next start.
+            let sink = std::mem::replace(&mut self.spec.name, name.to_owned());
+            info!(sink, name, "sink is renamed; write the new name in the configuration");
+            // Also if the marks that lead here cannot be read now.
+            earlier.push(sink);
+        }
+        earlier.extend_from_slice(driver.earlier_names());
+        let taken = self.take_earlier(&earlier);
+        taken.map_err(|why| format!("the sink is renamed to {name}, but {why}"))
+    }
+
+    fn exists(&self, directory: &Path) -> bool {
+        self.storage.kind(directory).is_ok()
     }
 
     /// The dead letters of a name, and those of them that are on their way.
     fn directories(&self, name: &str) -> [PathBuf; 2] {
-        let directory = self.data.join("dead-letters");
+        let directory = self.spool.directory().join("dead-letters");
         ["", RESENT].map(|end| directory.join(file_name_of(name) + end))
     }
 
@@ -71,22 +136,17 @@ impl Resender {
     ///
     /// # Errors
     /// Where they are.
-    pub(crate) fn check_free(&self, name: &str) -> Result<(), String> {
+    fn check_free(&self, name: &str) -> Result<(), String> {
         // Their place is kept under the present name.
-        if self.directories(&self.spec.name)[1].exists() {
+        if self.exists(&self.directories(&self.spec.name)[1]) {
             return Err("first send its remaining dead letters: bbq sink resend".to_owned());
         }
-        self.directories(name).iter().find(|directory| directory.exists()).map_or(Ok(()), |directory| {
+        self.directories(name).iter().find(|directory| self.exists(directory)).map_or(Ok(()), |directory| {
             Err(format!(
                 "{name} is, or was, the name of another sink, with dead letters in {}; choose another name",
                 directory.display()
             ))
         })
-    }
-
-    /// Takes another name. Its dead letters stay under the old one until [`Resender::take_earlier`].
-    pub(crate) fn rename(&mut self, name: &str) -> String {
-        std::mem::replace(&mut self.spec.name, name.to_owned())
     }
 
     /// Takes the dead letters that a rename has left under one of these names, the last one first.
@@ -97,14 +157,14 @@ impl Resender {
         let [to, _] = self.directories(&self.spec.name);
         for name in names {
             let [from, _] = self.directories(name);
-            if from.exists() && to.exists() {
+            if self.exists(&from) && self.exists(&to) {
                 let (sink, directory) = (&self.spec.name, from.display());
                 warn!(
                     sink, name, %directory,
                     "the dead letters of an earlier name of the sink stay there, as the sink has other dead letters: print them with bbq \
                      spool cat, and move the directory away"
                 );
-            } else if from.exists() {
+            } else if self.exists(&from) {
                 self.storage.rename_durably(&from, &to).map_err(|error| {
                     format!(
                         "the dead letters of the sink's earlier name stay: {}",
@@ -120,12 +180,7 @@ impl Resender {
     ///
     /// # Errors
     /// Why they cannot be sent, as a text for people.
-    pub(crate) fn begin(
-        &self,
-        state: &str,
-        window_bytes: u64,
-        now: Now,
-    ) -> Result<Option<Resending>, String> {
+    fn begin(&self, state: &str, window_bytes: u64, now: Now) -> Result<Option<Resending>, String> {
         let name = &self.spec.name;
         if !self.spec.target.takes_dead_letters() {
             return Err(format!(
@@ -134,9 +189,9 @@ impl Resender {
             ));
         }
         let [kept, resent] = self.directories(name);
-        delete(&resent.with_extension(DONE))?;
-        if !resent.exists() {
-            if !kept.exists() {
+        delete(&*self.storage, &resent.with_extension(DONE))?;
+        if !self.exists(&resent) {
+            if !self.exists(&kept) {
                 return Ok(None);
             }
             self.storage.rename_durably(&kept, &resent).map_err(|error| cannot("rename", &kept, &error))?;
@@ -152,7 +207,9 @@ impl Resender {
         now: Now,
     ) -> Result<Resending, String> {
         let spec = &self.spec;
-        let lock = DirectoryLock::share_created(&directory).map_err(|error| with_sources(&error))?;
+        let has_lock = !self.spool.is_stepped();
+        let lock = has_lock.then(|| DirectoryLock::share_created(&directory)).transpose();
+        let lock = lock.map_err(|error| with_sources(&error))?;
         let options = SpoolOptions {
             segment_bytes: segment_bytes(spec.dead_letters_bytes),
             bytes_max: spec.dead_letters_bytes,
@@ -160,7 +217,7 @@ impl Resender {
             thread_name: "resent",
             ..SpoolOptions::new(directory.clone(), 1, Vec::new())
         };
-        let spool = Spool::open(Arc::clone(&self.storage), &options).map_err(|error| with_sources(&error))?;
+        let spool = self.spool.open_beside(&options).map_err(|error| with_sources(&error))?;
         let spool = Arc::new(spool);
         let store = CursorStore::new(spool.storage(), &spool.cursors(), &spec.name);
         let store = store.map_err(|error| with_sources(&error))?;
@@ -176,7 +233,7 @@ impl Resender {
             OpenError::NotYet(error) | OpenError::Refused(error) => error.to_string(),
         })?;
         let dead_letters =
-            DeadLetters::new(&spec.name, &self.data, spec.dead_letters_bytes, Arc::clone(&spool));
+            DeadLetters::new(&spec.name, self.spool.directory(), spec.dead_letters_bytes, Arc::clone(&spool));
         let parts = DriverParts {
             index: 0,
             name: format!("{} (dead letters)", spec.name),
@@ -198,11 +255,32 @@ impl Resender {
 }
 
 impl Resending {
+    fn run(mut self, meantime: &mut impl Meantime) -> Result<Resent, String> {
+        let mut why_left = None;
+        loop {
+            let goal = if why_left.is_some() { Goal::Hold } else { Goal::Drain };
+            match self.driver.step(meantime.now(), goal) {
+                SinkStep::Progressed | SinkStep::Blocked { .. } => {}
+                SinkStep::Idle(patience) => meantime.wait(&mut self.driver, patience.min(LOOK)),
+                SinkStep::Drained | SinkStep::Held => break,
+                SinkStep::Retry { .. } if why_left.is_some() => break,
+                SinkStep::Retry { .. } => why_left = Some("the destination fails"),
+            }
+            if !meantime.goes_on() && why_left.is_none() {
+                why_left = Some("the server stops or reloads");
+            }
+        }
+        if why_left.is_some() {
+            self.driver.commit_taken().map_err(|problem| io::Error::from(problem).to_string())?;
+        }
+        self.end(why_left)
+    }
+
     /// Deletes what was sent, if all was.
     ///
     /// # Errors
     /// What could not be deleted. It is not sent again.
-    pub(crate) fn end(self, why_left: Option<&str>) -> Result<Resent, String> {
+    fn end(self, why_left: Option<&str>) -> Result<Resent, String> {
         let Resending { driver, ledger, records, directory, spool, storage, lock } = self;
         let (account, letters_deleted) = (ledger.account(), ledger.letters_deleted());
         let done =
@@ -217,14 +295,14 @@ impl Resending {
             storage
                 .rename_durably(&directory, &done)
                 .map_err(|error| cannot("rename", &directory, &error))?;
-            delete(&done)?;
+            delete(&*storage, &done)?;
         }
         Ok(Resent { delivered: account.delivered, dropped: account.dropped, left, letters_deleted })
     }
 }
 
-fn delete(directory: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(directory) {
+fn delete(storage: &dyn Storage, directory: &Path) -> Result<(), String> {
+    match storage.remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot("delete", directory, &error)),
         _ => Ok(()),
     }

@@ -14,8 +14,8 @@ use super::driver::SinkDriver;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::{SinkLedger, is_full};
 use super::opening::SinkOpening;
-use super::orders::{Done, Order, Resent, Task};
-use super::resend::Resender;
+use super::orders::{Done, Order, Task};
+use super::resend::{Meantime, Resender};
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::phases::{Interrupted, SinkLifecycle};
@@ -25,9 +25,6 @@ const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);
 const OPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause while the server stops: what is not delivered within `drain_timeout_seconds` waits for the next start.
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// How often a sink that sends dead letters again looks whether the server has other plans.
-const RESEND_LOOK: Duration = Duration::from_millis(100);
 
 /// A sink whose thread has not begun.
 pub struct PendingSink {
@@ -57,6 +54,27 @@ struct SinkThread {
 #[derive(Clone, Copy)]
 struct Clock {
     since: Instant,
+}
+
+/// The thread while it sends dead letters again.
+struct Resends<'a> {
+    clock: Clock,
+    lifecycle: &'a SinkLifecycle,
+    silence: &'a Progress,
+}
+
+impl Meantime for Resends<'_> {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    fn goes_on(&self) -> bool {
+        self.lifecycle.is_working()
+    }
+
+    fn wait(&mut self, driver: &mut SinkDriver, patience: Duration) {
+        driver.wait(self.silence, self.silence.generation(), patience);
+    }
 }
 
 impl Clock {
@@ -151,7 +169,7 @@ impl PendingSink {
     fn begin(self, sink: Box<dyn Sink>, clock: Clock) -> Result<Option<SinkThread>, Interrupted> {
         let PendingSink { opening, lifecycle, is_strict } = self;
         let progress = opening.spool.progress();
-        let resender = Resender::new(opening.spec.clone(), &opening.spool);
+        let resender = opening.resender();
         let mut driver = opening.begin(sink, clock.now());
         while let Err(error) = driver.begin() {
             if !is_full(&error) && is_strict && lifecycle.refuse(error.to_string()) {
@@ -248,72 +266,17 @@ impl SinkThread {
                     let goes_on = || self.lifecycle.is_working();
                     self.driver.skip(skip, self.clock.now(), &goes_on).map(Done::Skipped)
                 }
-                Task::Resend => self.resend().map(Done::Resent),
-                Task::Rename(name) => self.rename(&name).map(|()| Done::Renamed),
+                Task::Resend => {
+                    let mut meantime =
+                        Resends { clock: self.clock, lifecycle: &self.lifecycle, silence: &self.silence };
+                    self.resender.resend(&mut self.driver, &mut meantime).map(Done::Resent)
+                }
+                Task::Rename(name) => self.resender.rename(&mut self.driver, &name).map(|()| Done::Renamed),
             };
             // Whoever asked may have gone: what was done is in the log.
             let _gone = tell.send(done);
         }
         Ok(())
-    }
-
-    /// Gives the dead letters to the destination again, until it fails or the server has other plans.
-    fn resend(&mut self) -> Result<Resent, String> {
-        self.driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
-        let (state, window_bytes) = (self.driver.state_of_output(), self.driver.window_bytes());
-        let Some(mut resending) = self.resender.begin(state, window_bytes, self.clock.now())? else {
-            return Ok(Resent::default());
-        };
-        let mut why_left = None;
-        loop {
-            let goal = if why_left.is_some() { Goal::Hold } else { Goal::Drain };
-            match resending.driver.step(self.clock.now(), goal) {
-                SinkStep::Progressed | SinkStep::Blocked { .. } => {}
-                SinkStep::Idle(patience) => {
-                    let seen = self.silence.generation();
-                    resending.driver.wait(&self.silence, seen, patience.min(RESEND_LOOK));
-                }
-                SinkStep::Drained | SinkStep::Held => break,
-                SinkStep::Retry { .. } if why_left.is_some() => break,
-                SinkStep::Retry { .. } => why_left = Some("the destination fails"),
-            }
-            if !self.lifecycle.is_working() && why_left.is_none() {
-                why_left = Some("the server stops or reloads");
-            }
-        }
-        if why_left.is_some() {
-            resending.driver.commit_taken().map_err(|problem| io::Error::from(problem).to_string())?;
-        }
-        let resent = resending.end(why_left)?;
-        self.driver.add_letters_deleted(resent.letters_deleted);
-        let (sink, left) = (self.driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
-        info!(
-            sink,
-            delivered = resent.delivered,
-            dropped = ?resent.dropped,
-            left,
-            letters_deleted = resent.letters_deleted,
-            "dead letters were sent again"
-        );
-        Ok(resent)
-    }
-
-    /// Gives the sink another name, under which the next start, or a reload, finds it.
-    fn rename(&mut self, name: &str) -> Result<(), String> {
-        self.driver.release_letters().map_err(|problem| io::Error::from(problem).to_string())?;
-        let mut earlier = Vec::new();
-        // Whoever asks again, as the answer was lost, gets it.
-        if name != self.driver.name() {
-            self.resender.check_free(name)?;
-            self.driver.rename(name).map_err(|error| error.to_string())?;
-            let sink = self.resender.rename(name);
-            info!(sink, name, "sink is renamed; write the new name in the configuration");
-            // It leads nowhere after a rename back.
-            earlier.push(sink);
-        }
-        earlier.extend_from_slice(self.driver.earlier_names());
-        let taken = self.resender.take_earlier(&earlier);
-        taken.map_err(|why| format!("the sink is renamed to {name}, but {why}"))
     }
 
     fn goal(&self) -> Goal {

@@ -134,6 +134,7 @@ impl CursorStore {
         storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         let renames = Renames::read(&*storage, directory).map_err(SpoolError::io("read", directory))?;
         let present = renames.follow(sink).map_err(SpoolError::io("read", directory))?;
+        renames.tidy(&*storage, directory);
         let mut store = CursorStore::of(storage, directory, &present);
         store.earlier = renames.earlier(&present);
         store.finish_rename().map_err(SpoolError::io("rename files in", directory))?;
@@ -236,29 +237,28 @@ impl CursorStore {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text + "; choose another name"));
         }
         match leads_to {
-            Some(_) => self.rename_back(&other, committed)?,
-            None => renames::write(&*self.storage, directory, &self.sink, to)?,
+            Some(_) => self.rename_back(&other, committed, renames.path(to))?,
+            None => {
+                let mark = renames::free_path(&*self.storage, directory, &self.sink);
+                renames::write(&*self.storage, &mark, &self.sink, to)?;
+            }
         }
         // Decided. What cannot be moved now, the next commit writes or the next start moves.
         if let Ok(renames) = Renames::read(&*self.storage, directory) {
+            renames.tidy(&*self.storage, directory);
             other.earlier = renames.earlier(to);
             let _later = other.finish_rename();
         }
         Ok(other)
     }
 
-    /// Takes the mark away by which the name that this sink gets again leads to its present one.
-    fn rename_back(&self, other: &CursorStore, committed: &Cursor) -> io::Result<()> {
-        let mark = renames::path_of(parent_of(&self.path), &other.sink);
-        // As long as the mark is there, this cursor is of no use.
+    /// Turns around the mark by which the name that this sink gets again leads to its present one.
+    fn rename_back(&self, other: &CursorStore, committed: &Cursor, mark: Option<&Path>) -> io::Result<()> {
+        let Some(mark) = mark else { return Ok(()) };
+        // As long as the mark is as it was, this cursor is of no use.
         other.commit(committed)?;
         other.set_paused(self.is_paused())?;
-        let removed = self.remove(&mark);
-        if removed.is_err() && self.storage.kind(&mark).is_ok() {
-            return removed;
-        }
-        let _of_no_use = [self.remove(&self.path), self.remove(&self.pause_mark())];
-        Ok(())
+        renames::write(&*self.storage, mark, &self.sink, &other.sink)
     }
 
     /// Moves what a rename has left under an earlier name.
@@ -382,32 +382,47 @@ mod tests {
         // Back, but not to a name that leads on to another one.
         assert!(newer.rename("old", &possible).is_err());
         newer.rename("new", &possible).unwrap();
-        for name in ["old", "new"] {
+        // The name in between may be in the configuration by now.
+        for name in ["old", "new", "newer"] {
             let found = store(name);
             assert_eq!(
                 (found.sink(), found.load().unwrap(), found.is_paused()),
                 ("new", Some(possible.clone()), true)
             );
         }
-        assert!(store("newer").load().unwrap().is_none());
+        assert!(newer.is_missing() && !newer.is_paused());
+        // There and back once more, and on.
+        store("new").rename("newer", &possible).unwrap();
+        store("newer").rename("newest", &possible).unwrap();
+        for name in ["old", "new", "newer", "newest"] {
+            assert_eq!((store(name).sink(), store(name).load().unwrap()), ("newest", Some(possible.clone())));
+        }
     }
 
     /// The mark is there, and nothing has moved.
     #[test]
     fn a_rename_that_was_killed_is_finished() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
         let possible = Cursor { delivered: 7, ..Cursor::default() };
         for name in ["new", "old"] {
+            let directory = tempfile::tempdir().unwrap();
+            let store =
+                |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
             store("old").commit(&possible).unwrap();
             store("old").set_paused(true).unwrap();
-            renames::write(&crate::DiskStorage, directory.path(), "old", "new").unwrap();
+            let mark = renames::free_path(&crate::DiskStorage, directory.path(), "old");
+            renames::write(&crate::DiskStorage, &mark, "old", "new").unwrap();
             let found = store(name);
             assert_eq!(
                 (found.sink(), found.load().unwrap(), found.is_paused()),
                 ("new", Some(possible.clone()), true)
             );
             found.rename("old", &possible).unwrap();
+            // A kill right after the mark was turned around leaves it in the file that it was in.
+            let [old, new] =
+                ["old", "new"].map(|name| directory.path().join(file_name_of(name) + ".renamed"));
+            std::fs::rename(&new, &old).unwrap();
+            assert_eq!((store("new").sink(), store("old").sink()), ("old", "old"));
+            assert!(new.exists() && !old.exists());
         }
     }
 

@@ -7,6 +7,9 @@
 //! ```
 //!
 //! The mark decides: it is written first, and what the sink has moves after it. What a kill leaves in its place, the next start moves.
+//!
+//! A rename back turns the mark around, in one step: the name in between leads to the sink then, as it may be in the configuration. For a
+//! moment that mark is in a file with the other name, so it counts what is in a file, and not what the file is called.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,8 +20,14 @@ use crate::{Storage, sealed};
 
 const SUFFIX: &str = ".renamed";
 
-/// All marks of a directory: the new name, by the old one.
-pub(crate) struct Renames(BTreeMap<String, String>);
+/// All marks of a directory, by the old name.
+pub(crate) struct Renames(BTreeMap<String, Mark>);
+
+struct Mark {
+    /// The new name.
+    to: String,
+    path: PathBuf,
+}
 
 impl Renames {
     /// # Errors
@@ -36,14 +45,29 @@ impl Renames {
                 );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             };
-            renames.insert(from, to);
+            renames.insert(from, Mark { to, path });
         }
         Ok(Renames(renames))
     }
 
     /// Where a name leads directly.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.0.get(name).map(|mark| mark.to.as_str())
+    }
+
+    /// The file that says where a name leads.
+    pub(crate) fn path(&self, name: &str) -> Option<&Path> {
+        self.0.get(name).map(|mark| mark.path.as_path())
+    }
+
+    /// Gives each mark the file that has its old name. What fails now is done later, or never: the mark counts in any case.
+    pub(crate) fn tidy(&self, storage: &dyn Storage, directory: &Path) {
+        for (from, mark) in &self.0 {
+            let path = path_of(directory, from);
+            if path != mark.path && storage.kind(&path).is_err() {
+                let _later = storage.rename_durably(&mark.path, &path);
+            }
+        }
     }
 
     /// Where a name leads in the end.
@@ -69,7 +93,7 @@ impl Renames {
         loop {
             let of: &str = if next == 0 { name } else { &names[next - 1] };
             let more: Vec<String> =
-                self.0.iter().filter(|(_, to)| *to == of).map(|(from, _)| from.clone()).collect();
+                self.0.iter().filter(|(_, mark)| mark.to == of).map(|(from, _)| from.clone()).collect();
             // A circle ends here.
             names.extend(more.into_iter().filter(|from| from != name).collect::<Vec<_>>());
             if next >= names.len() || next > self.0.len() {
@@ -80,19 +104,28 @@ impl Renames {
     }
 }
 
-pub(crate) fn path_of(directory: &Path, from: &str) -> PathBuf {
+fn path_of(directory: &Path, from: &str) -> PathBuf {
     directory.join(file_name_of(from) + SUFFIX)
 }
 
-/// Writes a mark.
+/// A file for a new mark: the one with its name, unless that still has another mark.
+pub(crate) fn free_path(storage: &dyn Storage, directory: &Path, from: &str) -> PathBuf {
+    let mut path = path_of(directory, from);
+    while storage.kind(&path).is_ok() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        path.set_file_name(format!("and-{name}"));
+    }
+    path
+}
+
+/// Writes a mark, in place of what the file has.
 ///
 /// # Errors
 /// It is not there. If it is there in spite of an error, it has decided.
-pub(crate) fn write(storage: &dyn Storage, directory: &Path, from: &str, to: &str) -> io::Result<()> {
-    let path = path_of(directory, from);
+pub(crate) fn write(storage: &dyn Storage, path: &Path, from: &str, to: &str) -> io::Result<()> {
     let contents = sealed::seal("renamed", &format!("from {from}\nto {to}\n"));
-    match storage.replace(&path, contents.as_bytes()) {
-        Err(_) if storage.read(&path).is_ok_and(|bytes| bytes == contents.as_bytes()) => Ok(()),
+    match storage.replace(path, contents.as_bytes()) {
+        Err(_) if storage.read(path).is_ok_and(|bytes| bytes == contents.as_bytes()) => Ok(()),
         Err(error) => Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))),
         Ok(()) => Ok(()),
     }
@@ -115,7 +148,7 @@ mod tests {
         let directory = directory.path();
         let read = || Renames::read(&DiskStorage, directory);
         for (from, to) in [("a", "b"), ("b", "c"), ("x", "y")] {
-            write(&DiskStorage, directory, from, to).unwrap();
+            write(&DiskStorage, &path_of(directory, from), from, to).unwrap();
         }
         let renames = read().unwrap();
         assert_eq!(
@@ -127,7 +160,7 @@ mod tests {
             (vec!["b".to_owned(), "a".to_owned()], vec!["x".to_owned()])
         );
         assert!(renames.earlier("a").is_empty());
-        write(&DiskStorage, directory, "c", "a").unwrap();
+        write(&DiskStorage, &path_of(directory, "c"), "c", "a").unwrap();
         let renames = read().unwrap();
         assert!(renames.follow("b").unwrap_err().to_string().contains("lead in a circle"));
         assert_eq!(renames.earlier("a").len(), 2);

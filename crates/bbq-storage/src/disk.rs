@@ -75,6 +75,10 @@ impl Storage for DiskStorage {
         fs::remove_file(path)
     }
 
+    fn remove_dir_all(&self, directory: &Path) -> io::Result<()> {
+        fs::remove_dir_all(directory)
+    }
+
     fn kind(&self, path: &Path) -> io::Result<NodeKind> {
         let metadata = fs::metadata(path)?;
         Ok(match (metadata.is_file(), metadata.is_dir()) {

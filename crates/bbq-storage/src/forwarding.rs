@@ -41,6 +41,7 @@ forwarding! {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
+    fn remove_dir_all(&self, directory: &Path) -> io::Result<()>;
     fn kind(&self, path: &Path) -> io::Result<NodeKind>;
     fn inode(&self, path: &Path) -> io::Result<u64>;
 }

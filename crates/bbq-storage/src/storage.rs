@@ -71,6 +71,11 @@ pub trait Storage: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and all that is in it, one name after the other.
+    fn remove_dir_all(&self, directory: &Path) -> io::Result<()> {
+        let _unused = directory;
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// The kind of the file that has this name now.
     fn kind(&self, path: &Path) -> io::Result<NodeKind> {
         let _unused = path;

@@ -301,6 +301,17 @@ impl Storage for SimDisk {
         state.change(fails, |state| state.remove(path))
     }
 
+    fn remove_dir_all(&self, directory: &Path) -> io::Result<()> {
+        for name in self.list(directory)? {
+            let path = directory.join(name);
+            match self.kind(&path)? {
+                NodeKind::Directory => self.remove_dir_all(&path)?,
+                _ => self.remove(&path)?,
+            }
+        }
+        self.remove(directory)
+    }
+
     fn kind(&self, path: &Path) -> io::Result<NodeKind> {
         let state = self.locked();
         state.is_running()?;

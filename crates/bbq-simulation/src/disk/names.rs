@@ -133,6 +133,11 @@ impl Names {
         let (from, from_name) = self.place(from)?;
         let (to, to_name) = self.place(to)?;
         let replaced = self.directories[to].live.get(&to_name).copied();
+        if let Some(Node::Directory(replaced)) = replaced
+            && !self.directories[replaced].live.is_empty()
+        {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
         let number = self.number();
         let (removes, adds) = (Some(from_name), Some((to_name, node)));
         if from == to {

@@ -9,6 +9,7 @@ mod options;
 mod planted;
 mod port;
 mod requests;
+mod resends;
 mod session;
 mod sink;
 mod socket;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_intake::simulated::ServedTokens;
-use bbq_sink::{Goal, SinkStep, Skip};
+use bbq_sink::{Goal, Resent, SinkStep, Skip};
 use bbq_spool::{
     Cursor, Entry, GroupRead, Source, Spool, SpoolOptions, Step, SteppedTime, Storage, file_name_of,
 };
@@ -37,7 +38,7 @@ use crate::tokens;
 use crate::trace::Trace;
 pub(crate) use open_request::Answer;
 use open_request::OpenRequest;
-pub(crate) use options::{Destination, Limits, ServerOptions, SinkOptions};
+pub(crate) use options::{Destination, Limits, NAME_ENDS, ServerOptions, SinkOptions, name_of};
 use planted::{Newest, Told};
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
@@ -230,6 +231,7 @@ impl Server {
     pub(crate) fn skip(&mut self, sink: usize, skip: Skip, trace: &mut Trace) {
         let goes_on = if self.random.one_in(4) { self.random.below(4) } else { u64::MAX };
         let sink = &mut self.sinks[sink];
+        sink.receiver().into_iter().for_each(|receiver| receiver.skip());
         let skipped = sink.skip(skip, goes_on);
         note!(trace, "{} {skip:?}: {skipped:?}, committed {:?}", sink.name, sink.ledger());
         if self.options.bug == Some(Bug::SkippedForgotten) {
@@ -240,10 +242,52 @@ impl Server {
         }
     }
 
+    /// An operator sends the dead letters of a sink again.
+    pub(crate) fn resend(&mut self, sink: usize, trace: &mut Trace) -> Result<Resent, String> {
+        let draws = self.random.fork();
+        let sink = &mut self.sinks[sink];
+        let resent = sink.resend(&self.disk, draws);
+        note!(trace, "{} resend: {resent:?}", sink.name);
+        if self.options.bug == Some(Bug::ResendForgetsItsPlace) {
+            let directory = letters_of(sink.present_name());
+            let cursors = directory.with_added_extension("resend").join("cursors");
+            for path in self.disk.names(&cursors) {
+                self.disk.take_away(&path);
+            }
+        }
+        resent
+    }
+
+    /// An operator gives a sink another of its names. Returns whether the sink has it.
+    pub(crate) fn rename(&mut self, sink: usize, name: &str, trace: &mut Trace) -> bool {
+        let sink = &mut self.sinks[sink];
+        let renamed = sink.rename(name);
+        note!(trace, "{} is renamed to {name}: {renamed:?}", sink.name);
+        renamed.is_ok()
+    }
+
+    /// The records among the dead letters of a sink, under each of its names, and also those that are on their way.
+    pub(crate) fn letters_of_all_names(&mut self, sink: usize) -> Result<BTreeSet<Record>, String> {
+        self.sinks[sink].close_letters();
+        let mut letters = BTreeSet::new();
+        for name in 0..NAME_ENDS.len() {
+            let directory = letters_of(&name_of(sink, name));
+            for directory in [directory.with_added_extension("resend"), directory] {
+                if !self.disk.names(&directory).is_empty() {
+                    letters.append(&mut self.letters_in(directory)?);
+                }
+            }
+        }
+        Ok(letters)
+    }
+
     /// The records among the dead letters of a sink.
     pub(crate) fn letters(&mut self, sink: usize) -> Result<BTreeSet<Record>, String> {
         self.sinks[sink].close_letters();
-        let directory = letters_of(&self.sinks[sink].name);
+        self.letters_in(letters_of(&self.sinks[sink].name))
+    }
+
+    fn letters_in(&self, directory: PathBuf) -> Result<BTreeSet<Record>, String> {
         let spool = self.spool.open_beside(&SpoolOptions::new(directory, 1, Vec::new()));
         let spool = spool.map_err(|error| format!("dead letters: {error}"))?;
         let cursor = Cursor { places: spool.beginnings(), ..Cursor::default() };

@@ -1,10 +1,13 @@
 //! The options of a server and of its sinks.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_sink_file::Rotation;
 
 use crate::bug::Bug;
+use crate::receiver::Receiver;
 use crate::servers::Servers;
 
 /// The configuration of a server; it may change from one start to the next.
@@ -17,6 +20,8 @@ pub(crate) struct ServerOptions {
     pub(crate) hot_bytes_max: usize,
     pub(crate) drops_oldest: bool,
     pub(crate) sinks: Vec<SinkOptions>,
+    /// Where the sinks that make requests deliver to, by sink.
+    pub(crate) receivers: BTreeMap<usize, Arc<Receiver>>,
     /// For a crowd: the table has room for few streams, and senders show tokens.
     pub(crate) has_crowd: bool,
     pub(crate) bug: Option<Bug>,
@@ -31,6 +36,16 @@ pub(crate) struct SinkOptions {
     /// How much faster the sink's clock runs, because little time passes in a run.
     pub(crate) clock_rate: u32,
     pub(crate) limits: Limits,
+    /// Which of its names is configured.
+    pub(crate) name: usize,
+}
+
+/// How the names end that an operator gives a sink.
+pub(crate) const NAME_ENDS: [&str; 3] = ["", "-renamed", "-again"];
+
+/// One of the names of a sink.
+pub(crate) fn name_of(sink: usize, name: usize) -> String {
+    format!("sink-{sink}{}", NAME_ENDS[name])
 }
 
 /// What may wait for a sink.
@@ -51,4 +66,6 @@ pub(crate) enum Destination {
     File(Rotation),
     /// Other servers, of which one at a time gets the messages.
     Servers(Servers),
+    /// A receiver of requests.
+    Requests,
 }

@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_sink::{Goal, Now, SinkDriver, SinkOpening, SinkSpec, SinkStep, Skip};
+use bbq_sink::{Goal, Now, Resender, Resent, SinkDriver, SinkOpening, SinkSpec, SinkStep, Skip};
 use bbq_sink_file::simulated_file;
 use bbq_sink_forward::{LinkNetwork, simulated_link};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 use bbq_stored::Retention;
 
-use super::options::{Destination, Limits, ServerOptions, SinkOptions};
+use super::options::{Destination, Limits, ServerOptions, SinkOptions, name_of};
 use super::port::Port;
+use super::resends::Resends;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
 use crate::late_sync::LateSync;
 use crate::random::Random;
+use crate::receiver::Receiver;
 
 enum Stage {
     /// The output is not open yet.
@@ -30,12 +32,18 @@ enum Stage {
 }
 
 pub(crate) struct Sink {
+    /// The name of its output.
     pub(crate) name: String,
     clock_rate: u32,
     time: Arc<SteppedTime>,
     stage: Stage,
     /// The socket of a sink that passes messages on to another server.
     pub(super) port: Option<Arc<Port>>,
+    /// The destination of a sink that makes requests.
+    receiver: Option<Arc<Receiver>>,
+    /// A sink that makes requests leaves its destination alone until then.
+    pauses_until: Duration,
+    resender: Resender,
     /// Its output is stuck.
     pub(crate) is_stuck: bool,
     /// An operator has paused it.
@@ -80,6 +88,12 @@ fn forget_surplus(disk: &SimDisk) {
     }
 }
 
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.receiver.iter().for_each(|receiver| receiver.lose_sink());
+    }
+}
+
 impl Sink {
     /// Reads the sink's cursor. The first step opens the output.
     pub(super) fn new(
@@ -91,15 +105,21 @@ impl Sink {
         options: &ServerOptions,
     ) -> Result<Sink, String> {
         let name = format!("sink-{index}");
+        let configured = name_of(index, options.sinks[index].name);
         let path = Path::new(OUTPUTS).join(&name);
-        let SinkOptions { destination, clock_rate, limits } = options.sinks[index];
+        let SinkOptions { destination, clock_rate, limits, .. } = options.sinks[index];
+        let receiver = options.receivers.get(&index).cloned();
         let (spec, port) = match destination {
-            Destination::File(rotation) => (simulated_file(&name, &path, rotation), None),
+            Destination::File(rotation) => (simulated_file(&configured, &path, rotation), None),
             Destination::Servers(servers) => {
                 let random = Random::new(time.now_ns.load(Ordering::Relaxed) ^ !options.salt);
                 let port = Arc::new(Port::new(servers, random));
                 let network: Arc<dyn LinkNetwork> = Arc::clone(&port) as Arc<dyn LinkNetwork>;
                 (simulated_link(&name, servers.count(), port.new_id(), network), Some(port))
+            }
+            Destination::Requests => {
+                let receiver = receiver.as_ref().ok_or("a sink without a receiver")?;
+                (receiver.spec(&configured), None)
             }
         };
         let Limits { bytes_max, age_max, drops_oldest, letters_bytes } = limits;
@@ -110,7 +130,9 @@ impl Sink {
             _ => Arc::new(disk.clone()),
         };
         let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
-        let stage = Stage::Opening(Box::new(opening.map_err(|error| format!("{name}: {error}"))?));
+        let opening = opening.map_err(|error| format!("{name}: {error}"))?;
+        let resender = opening.resender();
+        let stage = Stage::Opening(Box::new(opening));
         let cuts_back = (options.bug == Some(Bug::OutputCutBack)).then(|| disk.clone());
         Ok(Sink {
             name,
@@ -118,6 +140,9 @@ impl Sink {
             time: Arc::clone(time),
             stage,
             port,
+            receiver,
+            pauses_until: Duration::ZERO,
+            resender,
             is_stuck: false,
             is_paused: false,
             cuts_back,
@@ -127,7 +152,11 @@ impl Sink {
     fn now(&self) -> Now {
         let monotonic = Duration::from_nanos(self.time.now_ns.load(Ordering::Relaxed));
         let unix_ns = self.time.unix_ns.load(Ordering::Relaxed);
-        Now::new(monotonic * self.clock_rate, unix_ns)
+        let own = match &self.receiver {
+            Some(receiver) => receiver.now(monotonic),
+            None => monotonic * self.clock_rate,
+        };
+        Now::new(own, unix_ns)
     }
 
     /// Does a step. Returns its result, or in words why there was none.
@@ -136,6 +165,22 @@ impl Sink {
             return Err("stuck".to_owned());
         }
         let now = self.now();
+        if now.monotonic < self.pauses_until && goal != Goal::Hold {
+            return Err("it leaves its destination alone".to_owned());
+        }
+        let step = self.step_at(now, goal);
+        if let (Some(receiver), Ok(step)) = (&self.receiver, &step) {
+            if let SinkStep::Retry { pause, .. } = step {
+                self.pauses_until = now.monotonic + *pause;
+            }
+            if matches!(&self.stage, Stage::Working(driver) if driver.is_drained()) {
+                receiver.settle();
+            }
+        }
+        step
+    }
+
+    fn step_at(&mut self, now: Now, goal: Goal) -> Result<SinkStep, String> {
         if let Stage::Opening(_) = &self.stage
             && let Stage::Opening(opening) = std::mem::replace(&mut self.stage, Stage::None)
         {
@@ -158,11 +203,7 @@ impl Sink {
 
     /// Passes messages, as the sink's thread does: while the sink holds. `goes_on` says how often it may look whether to go on.
     pub(super) fn skip(&mut self, skip: Skip, goes_on: u64) -> Result<u64, String> {
-        let step = self.step(Goal::Hold)?;
-        let holds = matches!(
-            step,
-            SinkStep::Held | SinkStep::Blocked { is_clean: true } | SinkStep::Retry { may_hold: true, .. }
-        );
+        let (holds, step) = self.hold()?;
         let (now, looks) = (self.now(), Cell::new(goes_on));
         match &mut self.stage {
             Stage::Working(driver) if holds => {
@@ -178,10 +219,58 @@ impl Sink {
         }
     }
 
+    /// Whether it holds, and its step.
+    fn hold(&mut self) -> Result<(bool, SinkStep), String> {
+        let step = self.step(Goal::Hold)?;
+        let holds = matches!(
+            step,
+            SinkStep::Held | SinkStep::Blocked { is_clean: true } | SinkStep::Retry { may_hold: true, .. }
+        );
+        Ok((holds, step))
+    }
+
+    /// Sends the dead letters of a sink that makes requests again, as the sink's thread does: while it holds. `draws` says what happens
+    /// meanwhile.
+    pub(super) fn resend(&mut self, disk: &SimDisk, draws: Random) -> Result<Resent, String> {
+        let (true, _) = self.hold()? else { return Err("it does not hold".to_owned()) };
+        let Some(receiver) = self.receiver.clone() else { return Err("it makes no requests".to_owned()) };
+        let mut resends = Resends::new(self.now(), Arc::clone(&receiver), disk.clone(), draws);
+        let Stage::Working(driver) = &mut self.stage else { return Err("it is not open".to_owned()) };
+        driver.close_idle();
+        receiver.begin_resend();
+        let resent = self.resender.resend(driver, &mut resends);
+        // What is settled behind a gap is not committed: that happens with several requests at a time.
+        let is_one_by_one = receiver.options().in_flight == Some(1);
+        let is_committed = resent.as_ref().is_ok_and(|resent| resent.left.is_none() || is_one_by_one);
+        receiver.end_resend(is_committed);
+        resent
+    }
+
+    /// Gives the sink another name, as the sink's thread does: while it holds.
+    pub(super) fn rename(&mut self, name: &str) -> Result<(), String> {
+        let (true, _) = self.hold()? else { return Err("it does not hold".to_owned()) };
+        let Stage::Working(driver) = &mut self.stage else { return Err("it is not open".to_owned()) };
+        driver.close_idle();
+        self.resender.rename(driver, name)
+    }
+
+    /// The destination of a sink that makes requests.
+    pub(crate) fn receiver(&self) -> Option<&Arc<Receiver>> {
+        self.receiver.as_ref()
+    }
+
     /// Somebody may have moved the output away.
     pub(crate) fn reopen(&mut self) {
         if let Stage::Working(driver) = &mut self.stage {
             driver.reopen();
+        }
+    }
+
+    /// Its present name on the disk.
+    pub(super) fn present_name(&self) -> &str {
+        match &self.stage {
+            Stage::Working(driver) => driver.name(),
+            _ => &self.name,
         }
     }
 
@@ -210,6 +299,7 @@ impl Sink {
             Stage::Working(driver) => driver.describe(),
             _ => "its output is not open".to_owned(),
         };
-        format!("{}: {stage}, stuck {}, paused {}", self.name, self.is_stuck, self.is_paused)
+        let receiver = self.receiver.as_ref().map(|receiver| receiver.describe());
+        format!("{}: {stage}, stuck {}, paused {}, {receiver:?}", self.name, self.is_stuck, self.is_paused)
     }
 }

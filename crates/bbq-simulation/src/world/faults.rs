@@ -8,6 +8,7 @@ use crate::bug::Bug;
 use crate::disk::{Cut, SimDisk};
 use crate::note;
 use crate::plan::{self, LANES_MAX};
+use crate::server::SinkOptions;
 use crate::stale;
 
 /// A full disk of a client has room for less than this.
@@ -276,11 +277,21 @@ impl World {
         }
         if self.random.one_in(8) {
             let sink = self.random.index(self.plan.server.sinks.len());
-            self.plan.server.sinks[sink] = plan::sink(&mut self.random);
-            if self.plan.operator.is_some() {
+            let (name, drawn) = (self.plan.server.sinks[sink].name, plan::sink(&mut self.random));
+            let is_file = !self.plan.server.receivers.contains_key(&sink);
+            if is_file {
+                self.plan.server.sinks[sink] = SinkOptions { name, ..drawn };
+            }
+            if is_file && self.plan.operator.is_some() {
                 let limits = plan::limits(&mut self.random);
                 self.plan.server.sinks[sink].limits = limits;
                 self.may_lose_letters[sink] |= limits.letters_bytes.is_some();
+            }
+        }
+        for (sink, name) in self.plan.server.sinks.iter_mut().zip(&self.names) {
+            if sink.name != *name && self.random.one_in(2) {
+                note!(self.trace, "name {name} of a sink is written into the configuration");
+                sink.name = *name;
             }
         }
         if self.plan.loses_cursors && self.random.one_in(4) {

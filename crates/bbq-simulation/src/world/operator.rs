@@ -6,6 +6,7 @@ use bbq_sink::Skip;
 
 use super::World;
 use crate::note;
+use crate::server::{NAME_ENDS, name_of};
 
 /// The longest time that messages to be skipped may have waited at least.
 const SKIPPED_AGE_NS_MAX: u64 = 1_000_000_000;
@@ -31,6 +32,15 @@ impl World {
         if self.random.chance(plan.reopen) {
             note!(self.trace, "the output of sink {sink} is opened again");
             server.sinks[sink].reopen();
+        }
+        if self.random.chance(plan.resend) {
+            let _left_or_done = server.resend(sink, &mut self.trace);
+        }
+        if self.random.chance(plan.rename) {
+            let name = self.random.index(NAME_ENDS.len());
+            if server.rename(sink, &name_of(sink, name), &mut self.trace) {
+                self.names[sink] = name;
+            }
         }
     }
 }

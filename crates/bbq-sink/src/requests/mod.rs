@@ -11,6 +11,7 @@
 
 mod answer;
 mod body_bytes;
+mod clock;
 mod concurrency;
 mod exchange;
 mod options;
@@ -20,7 +21,8 @@ mod refusals;
 mod sink;
 
 pub use answer::{Answer, Verdict};
+pub use clock::SteppedClock;
 pub use exchange::Exchange;
 pub use options::{REQUEST_OPTIONS, RequestOptions};
 pub use receivers::Receiver;
-pub use sink::{RequestSink, open_request_sink};
+pub use sink::{RequestSink, open_request_sink, open_stepped_request_sink};

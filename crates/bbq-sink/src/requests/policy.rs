@@ -6,13 +6,14 @@
 use std::fmt::Display;
 use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bbq_spec::RateLimitedLog;
 use tracing::warn;
 
 use super::answer::{Answer, Verdict};
 use super::body_bytes::BodyBytes;
+use super::clock::Clock;
 use super::concurrency::{Concurrency, InFlight};
 use super::exchange::Exchange;
 use super::options::RequestOptions;
@@ -62,6 +63,7 @@ pub(super) struct Policy<S> {
     concurrency: Concurrency,
     /// For a request and its response.
     timeout: Duration,
+    clock: Clock,
 }
 
 impl<S: Display + Send + Sync> Policy<S> {
@@ -72,9 +74,10 @@ impl<S: Display + Send + Sync> Policy<S> {
         refusals: Refusals,
         keeps_cuts: bool,
         options: RequestOptions,
+        clock: Clock,
     ) -> Policy<S> {
         Policy {
-            receivers: Receivers::new(servers),
+            receivers: Receivers::new(servers, &clock),
             refusals,
             name,
             log: Mutex::default(),
@@ -82,6 +85,7 @@ impl<S: Display + Send + Sync> Policy<S> {
             body_bytes: BodyBytes::new(keeps_cuts),
             concurrency: Concurrency::new(options.in_flight),
             timeout: options.timeout,
+            clock,
         }
     }
 
@@ -155,7 +159,7 @@ impl<S: Display + Send + Sync> Policy<S> {
                 return Ok(());
             };
             let text = std::mem::take(&mut sent.part.text);
-            let (bytes, records, begun) = (text.len(), sent.part.records, Instant::now());
+            let (bytes, records, begun) = (text.len(), sent.part.records, self.clock.now());
             let in_flight = self.concurrency.begin();
             let asked = self.in_time(receiver, by.exchange(receiver, text, &sent.part)).await;
             let Answer { verdict, has_taken_some, rest } = match asked {
@@ -174,7 +178,7 @@ impl<S: Display + Send + Sync> Policy<S> {
             if has_taken_some {
                 self.refusals.taken();
             }
-            let request = Request { sent: &sent, bytes, took: begun.elapsed(), in_flight };
+            let request = Request { sent: &sent, bytes, took: self.clock.now() - begun, in_flight };
             self.carry_out(verdict, &request, delivery, by, (receiver, has_others)).await?;
             if let Some(rest) = rest {
                 rest.await;
@@ -229,7 +233,7 @@ impl<S: Display + Send + Sync> Policy<S> {
                     delivery.reject(sent, REFUSED, &why);
                 }
             }
-            Verdict::Failed(why) if delivery.has_failed_for(FAILED_FOR, Instant::now()) => {
+            Verdict::Failed(why) if delivery.has_failed_for(FAILED_FOR, self.clock.now()) => {
                 delivery.reject(sent, REFUSED, &why);
             }
             Verdict::Failed(why) => {
@@ -285,7 +289,7 @@ impl<S: Display + Send + Sync> Policy<S> {
                 self.refusals.taken();
                 Ok(false)
             }
-            Err(TooMany::Useless(_)) if !E::EMPTY_DECIDES && self.refusals.is_set_apart(Instant::now()) => {
+            Err(TooMany::Useless(_)) if !E::EMPTY_DECIDES && self.refusals.is_set_apart(self.clock.now()) => {
                 Ok(true)
             }
             Err(TooMany::Useless(why) | TooMany::InARow(why)) => Err(io::Error::other(why)),
@@ -298,7 +302,7 @@ impl<S: Display + Send + Sync> Policy<S> {
         receiver: &Receiver<S>,
         request: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
-        tokio::time::timeout(self.timeout, request).await.unwrap_or_else(|_| {
+        self.clock.within(self.timeout, request).await.unwrap_or_else(|| {
             let (server, seconds) = (&receiver.server, self.timeout.as_secs());
             let text = format!("{server} did not respond within {seconds} s");
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
@@ -307,7 +311,7 @@ impl<S: Display + Send + Sync> Policy<S> {
 
     /// Whether a receiver takes a request without a message. One that does not respond does not.
     async fn takes_empty(&self, receiver: &Receiver<S>, by: &impl Exchange<Server = S>) -> bool {
-        tokio::time::timeout(self.timeout, by.takes_empty(receiver)).await.unwrap_or(false)
+        self.clock.within(self.timeout, by.takes_empty(receiver)).await.unwrap_or(false)
     }
 
     /// Says which receiver has taken messages after the errors of those before it.

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use super::clock::Clock;
 
 /// A receiver that wants more time is asked again after this time: it may be well sooner, or its clock may be wrong.
 const LEFT_ALONE_MAX: Duration = Duration::from_secs(60);
@@ -20,20 +20,21 @@ pub struct Receiver<S> {
     left_alone: Mutex<Option<Instant>>,
     /// Whether it took a request without a message while it worked, if it was asked.
     pub(super) takes_empty: OnceLock<bool>,
+    clock: Clock,
 }
 
 impl<S> Receiver<S> {
     /// Sends nothing for this long, or the longest time that a receiver is left alone. Returns how long that is.
     pub fn leave_alone(&self, wait: Duration) -> Duration {
         let wait = wait.min(LEFT_ALONE_MAX);
-        *self.left_alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        *self.left_alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.now() + wait);
         wait
     }
 
     /// Until when nothing is to be sent; `None` if something may be sent now.
     fn left_alone_until(&self) -> Option<Instant> {
         let until = *self.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
-        until.filter(|until| *until > Instant::now())
+        until.filter(|until| *until > self.clock.now())
     }
 }
 
@@ -42,14 +43,20 @@ pub(super) struct Receivers<S> {
     each: Vec<Receiver<S>>,
     /// The number of the receiver in use.
     current: AtomicUsize,
+    clock: Clock,
 }
 
 impl<S> Receivers<S> {
     /// There is at least one server.
-    pub(super) fn new(servers: Vec<S>) -> Receivers<S> {
-        let receiver =
-            |server| Receiver { server, left_alone: Mutex::default(), takes_empty: OnceLock::new() };
-        Receivers { each: servers.into_iter().map(receiver).collect(), current: AtomicUsize::new(0) }
+    pub(super) fn new(servers: Vec<S>, clock: &Clock) -> Receivers<S> {
+        let receiver = |server| Receiver {
+            server,
+            left_alone: Mutex::default(),
+            takes_empty: OnceLock::new(),
+            clock: clock.clone(),
+        };
+        let each = servers.into_iter().map(receiver).collect();
+        Receivers { each, current: AtomicUsize::new(0), clock: clock.clone() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -65,7 +72,7 @@ impl<S> Receivers<S> {
         // No time is less than any time.
         let earliest = || self.each.iter().map(Receiver::left_alone_until).min().flatten();
         while let Some(until) = earliest() {
-            tokio::time::sleep_until(until).await;
+            self.clock.sleep_until(until).await;
         }
     }
 
@@ -99,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_round_begins_with_the_one_in_use() {
-        let receivers = Receivers::new(vec!["a", "b", "c"]);
+        let receivers = Receivers::new(vec!["a", "b", "c"], &Clock::default());
         let round = || receivers.round().collect::<Vec<_>>();
         assert_eq!(round(), [0, 1, 2]);
         receivers.leave(0);
@@ -115,7 +122,7 @@ mod tests {
     fn nothing_waits_while_one_of_them_may_be_asked() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let receivers = Receivers::new(vec!["a", "b"]);
+            let receivers = Receivers::new(vec!["a", "b"], &Clock::default());
             let waits = async || {
                 tokio::select! {
                     biased;

@@ -1,8 +1,10 @@
 //! A sink that makes requests: an [`AsyncSink`] whose destination is the policy with a kind's exchange.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::clock::{Clock, SteppedClock};
 use super::exchange::Exchange;
 use super::options::RequestOptions;
 use super::policy::Policy;
@@ -37,8 +39,28 @@ pub fn open_request_sink<E: Exchange>(
     sink: RequestSink<E>,
     state: Option<&str>,
 ) -> Result<Box<dyn Sink>, OpenError> {
+    open_at(Clock::default(), sink, state)
+}
+
+/// The same with a clock that a simulation steps.
+///
+/// # Errors
+/// As [`open_request_sink`].
+pub fn open_stepped_request_sink<E: Exchange>(
+    sink: RequestSink<E>,
+    state: Option<&str>,
+    clock: &Arc<SteppedClock>,
+) -> Result<Box<dyn Sink>, OpenError> {
+    open_at(Clock::stepped(Arc::clone(clock)), sink, state)
+}
+
+fn open_at<E: Exchange>(
+    clock: Clock,
+    sink: RequestSink<E>,
+    state: Option<&str>,
+) -> Result<Box<dyn Sink>, OpenError> {
     let RequestSink { name, servers, of, check, keeps_cuts, options, exchange } = sink;
-    let policy = Policy::new(name, servers, Refusals::new(of, check, state), keeps_cuts, options);
+    let policy = Policy::new(name, servers, Refusals::new(of, check, state), keeps_cuts, options, clock);
     let destination = RequestDestination { policy, exchange, keeps_cuts };
     Ok(Box::new(AsyncSink::new(destination).map_err(OpenError::NotYet)?))
 }
