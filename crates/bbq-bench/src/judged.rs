@@ -18,15 +18,22 @@ pub(crate) enum Verdict {
     Missed,
     /// By the median, but not in every round, or in few rounds.
     LikelyMissed,
-    /// By the median, while others used too much of the machine.
+    /// By the median, while others used too much of the machine; or they did so while the floor was measured.
     Noisy,
     /// The row or its floor was left out.
     NotMeasured,
 }
 
+/// Whether others used too much of the machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Noise {
+    pub(crate) of_row: bool,
+    pub(crate) of_floor: bool,
+}
+
 impl Verdict {
-    /// On what was measured in each round, `None` where a sample failed. `is_noisy` is whether others used too much of the machine.
-    pub(crate) fn of(tried: &[Option<f64>], limit: f64, is_noisy: bool) -> Verdict {
+    /// On what was measured in each round, `None` where a sample failed.
+    pub(crate) fn of(tried: &[Option<f64>], limit: f64, noise: Noise) -> Verdict {
         let counted: Vec<f64> = tried.iter().copied().flatten().collect();
         let is_over = |value: &f64| *value > limit;
         let is_each_over = counted.len() >= ROUNDS_TO_BE_SURE && counted.iter().all(is_over);
@@ -34,8 +41,10 @@ impl Verdict {
             _ if tried.is_empty() => Verdict::NotMeasured,
             None => Verdict::Missed,
             Some(_) if counted.len() < tried.len() => Verdict::Missed,
+            // Noise makes a floor higher, and what is compared with it lower.
+            Some(_) if noise.of_floor => Verdict::Noisy,
             Some(spread) if spread.median <= limit => Verdict::Met,
-            Some(_) if is_noisy => Verdict::Noisy,
+            Some(_) if noise.of_row => Verdict::Noisy,
             Some(_) if is_each_over => Verdict::Missed,
             Some(_) => Verdict::LikelyMissed,
         }
@@ -50,7 +59,7 @@ impl fmt::Display for Verdict {
             Verdict::LikelyMissed => {
                 write!(
                     f,
-                    "likely missed ({ROUNDS_TO_BE_SURE} rounds or more, all above it, would make it sure)"
+                    "likely missed (a round was within it, or there were fewer than {ROUNDS_TO_BE_SURE})"
                 )
             }
             Verdict::Noisy => f.write_str("cannot tell, others used the machine too much"),
@@ -85,9 +94,10 @@ impl Judged {
         let counted: Vec<f64> = tried.iter().copied().flatten().collect();
         let (samples, samples_failed) = (counted.len(), tried.len() - counted.len());
         let measured = Spread::of(counted);
-        let mut rows = [Some(&mark.row), mark.floor.as_ref()].into_iter().flatten();
-        let is_noisy = rows.any(|row| results.row(row).is_some_and(RowResults::is_noisy));
-        let verdict = Verdict::of(&tried, mark.limit, is_noisy);
+        let is_noisy = |row: &String| results.row(row).is_some_and(RowResults::is_noisy);
+        let noise =
+            Noise { of_row: is_noisy(&mark.row), of_floor: mark.floor.as_ref().is_some_and(is_noisy) };
+        let verdict = Verdict::of(&tried, mark.limit, noise);
         let beside = mark.beside.iter();
         let beside =
             beside.filter_map(|other| Some((other.clone(), Spread::of(to(other)?.into_iter().flatten())?)));
@@ -194,7 +204,8 @@ mod tests {
             let rows: &[(&'static str, &[Option<f64>])] = &[("floor", floor), ("ours", over)];
             assert_eq!(verdict_with_others(Some("floor"), rows, others), expected);
             let rows: &[(&'static str, &[Option<f64>])] = &[("floor", floor), ("ours", &[Some(2.0); 5])];
-            assert_eq!(verdict_with_others(Some("floor"), rows, others), Verdict::Met);
+            let expected = if expected == Verdict::Noisy { Verdict::Noisy } else { Verdict::Met };
+            assert_eq!(verdict_with_others(Some("floor"), rows, others), expected);
         }
         for unsure in [Verdict::LikelyMissed, Verdict::Noisy, Verdict::NotMeasured] {
             assert!(!unsure.to_string().contains("MISSED"), "{unsure}");

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bbq_spec::counter::sum;
 use serde::Serialize;
 
 use super::series::Column::{Level, Rate};
@@ -24,7 +25,11 @@ const PACE_SAMPLES_MAX: usize = 60;
 const PACE_SAMPLES_MIN: usize = 10;
 /// A queue that grows by less than this part of what came comes and goes.
 const GROWTH_MIN: f64 = 1.0 / 20.0;
+/// One that grows by more than all that came has grown otherwise. The counters are read one after the other, so this is not exact.
+const GROWTH_MAX: f64 = 1.1;
 
+/// Their place in the columns of the server.
+const WRITTEN: usize = 6;
 const OF_SERVER: [Column; 7] = [
     Rate("received"),
     Rate("delivered"),
@@ -51,6 +56,8 @@ pub(crate) enum Subject {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     server: [u64; OF_SERVER.len()],
+    /// How many lanes are written.
+    lanes: usize,
     listeners: BTreeMap<String, [u64; OF_LISTENER.len()]>,
     sinks: BTreeMap<String, [u64; OF_SINK.len()]>,
 }
@@ -63,6 +70,7 @@ struct Kept {
     /// Samples that were ever taken: the number of the last one.
     taken: u64,
     last: Option<Instant>,
+    lanes: usize,
     server: Series<{ OF_SERVER.len() }>,
     listeners: BTreeMap<String, Series<{ OF_LISTENER.len() }>>,
     sinks: BTreeMap<String, Series<{ OF_SINK.len() }>>,
@@ -90,8 +98,9 @@ impl Reading {
                 ledger.queued,
                 status.workers.iter().map(|worker| worker.connections).sum(),
                 status.spool.bytes,
-                status.spool.lanes.iter().map(|lane| lane.written_bytes).sum(),
+                sum(status.spool.lanes.iter().map(|lane| lane.written_bytes)),
             ],
+            lanes: status.spool.lanes.len(),
             ..Reading::default()
         };
         for listener in &status.listeners {
@@ -122,6 +131,7 @@ impl Default for Kept {
         Kept {
             taken: 0,
             last: None,
+            lanes: 0,
             server: Series::new(&OF_SERVER, [0; OF_SERVER.len()]),
             listeners: BTreeMap::new(),
             sinks: BTreeMap::new(),
@@ -140,6 +150,10 @@ impl History {
         let then = kept.last.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(then).as_secs_f64();
         let count = (seconds / INTERVAL.as_secs_f64()).round().clamp(1.0, SAMPLES_MAX as f64) as usize;
+        if std::mem::replace(&mut kept.lanes, reading.lanes) != reading.lanes {
+            // A reload adds and removes lanes with all that was ever written to them.
+            kept.server.begin_again(WRITTEN, reading.server[WRITTEN]);
+        }
         if is_first {
             kept.server = Series::new(&OF_SERVER, reading.server);
         } else {
@@ -164,20 +178,24 @@ impl History {
         Some(HistoryAnswer { interval_seconds: INTERVAL.as_secs(), last: kept.taken, columns })
     }
 
-    /// Seconds until the spool is full, if the queue grows on as in the last minute; `None` if it does not grow, or is not known yet.
+    /// Seconds until the spool is full, if the queue grows on as it did; `None` if it does not grow, or is not known yet.
     ///
-    /// Whole segments come and go, so their bytes say little of a minute. What is written in it says more.
+    /// Whole segments come and go, so their bytes say little of a minute. What is written in it says more. A sink may take messages a
+    /// minute's worth at a time, so the lowest queue of a minute is compared with that of the minute before it.
     pub(crate) fn full_in_seconds(&self, spool: &SpoolStatus) -> Option<u64> {
         let kept = self.locked();
-        let samples: Vec<_> = kept.server.last(PACE_SAMPLES_MAX).collect();
-        let (first, later) = samples.split_first().filter(|_| samples.len() >= PACE_SAMPLES_MIN)?;
-        let sum = |place: usize| later.iter().map(|sample| sample[place] as f64).sum::<f64>();
-        let [_, delivered, _, queued, _, _, written] = std::array::from_fn(|place| place);
-        let grown = later.last()?[queued].saturating_sub(first[queued]) as f64;
-        let share = grown / (grown + sum(delivered));
-        let bytes_per_second = share * sum(written) / later.len() as f64;
-        // Also without a number, as nothing came.
-        let grows = share >= GROWTH_MIN && bytes_per_second > 0.0;
+        let samples: Vec<_> = kept.server.last(2 * PACE_SAMPLES_MAX).collect();
+        let (older, newer) = samples.split_at(samples.len() / 2);
+        if older.len() < PACE_SAMPLES_MIN {
+            return None;
+        }
+        let sum = |place: usize| newer.iter().map(|sample| sample[place] as f64).sum::<f64>();
+        let [received, _, _, queued, ..]: [usize; WRITTEN] = std::array::from_fn(|place| place);
+        let lowest = |half: &[&[u64; OF_SERVER.len()]]| half.iter().map(|sample| sample[queued]).min();
+        let share = lowest(newer)?.saturating_sub(lowest(older)?) as f64 / sum(received);
+        let bytes_per_second = share.min(1.0) * sum(WRITTEN) / newer.len() as f64;
+        // More than what came is the queue of a sink that was added. Also without a number, as nothing came.
+        let grows = (GROWTH_MIN..=GROWTH_MAX).contains(&share) && bytes_per_second > 0.0;
         grows.then(|| (spool.bytes_max.saturating_sub(spool.bytes) as f64 / bytes_per_second) as u64)
     }
 
@@ -206,6 +224,8 @@ fn follow<const N: usize>(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn received(history: &History, subject: &Subject, after: u64) -> Vec<u64> {
@@ -242,23 +262,33 @@ mod tests {
         let spool = SpoolStatus { bytes: 2_000_000, bytes_max: 10_000_000, ..SpoolStatus::default() };
         let mut second = 0;
         let mut total = [0; OF_SERVER.len()];
+        let (lanes, of_another_sink) = (Cell::new(2), Cell::new(0));
         // Messages of 1000 bytes.
         let mut pass = |seconds: u32, received: u64, delivered: u64| {
             for _ in 0..seconds {
                 total[0] += received;
                 total[1] += delivered;
-                total[3] = total[0] - total[1];
-                total[6] += received * 1000;
-                history.add(start + INTERVAL * second, Reading { server: total, ..Reading::default() });
+                total[3] = total[0] - total[1] + of_another_sink.get();
+                total[WRITTEN] = total[0] * 1000 + 1_000_000_000 * lanes.get() as u64;
+                let reading = Reading { server: total, lanes: lanes.get(), ..Reading::default() };
+                history.add(start + INTERVAL * second, reading);
                 second += 1;
             }
             history.full_in_seconds(&spool)
         };
-        assert_eq!(pass(10, 100, 0), None, "nine samples");
+        assert_eq!(pass(20, 100, 0), None, "nineteen samples");
         assert_eq!(pass(1, 100, 0), Some(80));
-        assert_eq!(pass(70, 100, 75), Some(320));
-        assert_eq!(pass(70, 100, 96), None, "a queue that comes and goes");
-        assert_eq!(pass(70, 0, 0), None, "nothing comes");
+        assert_eq!(pass(140, 100, 75), Some(320));
+        lanes.set(4);
+        assert_eq!(pass(30, 100, 75), Some(320), "more lanes");
+        assert_eq!(pass(140, 100, 96), None, "a queue that comes and goes");
+        for _ in 0..3 {
+            assert_eq!(pass(50, 100, 0), None, "a sink that takes the messages of a minute at once");
+            assert_eq!(pass(10, 100, 600), None);
+        }
+        of_another_sink.set(1_000_000);
+        assert_eq!(pass(30, 100, 100), None, "a sink was added");
+        assert_eq!(pass(140, 0, 0), None, "nothing comes");
         assert_eq!(pass(30, 0, 10), None);
     }
 

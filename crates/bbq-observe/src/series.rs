@@ -44,6 +44,11 @@ impl<const N: usize> Series<N> {
         }
     }
 
+    /// Another counter is in this place now: what it has counted is no rate.
+    pub(crate) fn begin_again(&mut self, place: usize, first: u64) {
+        self.last[place] = first;
+    }
+
     /// The newest `count` samples, or all, the oldest first.
     pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = &[u64; N]> {
         self.samples.iter().skip(self.samples.len().saturating_sub(count))

@@ -28,7 +28,7 @@ use super::driver::SinkDriver;
 use super::driver_parts::DriverParts;
 use super::in_flight::InFlight;
 use super::interface::{Now, OpenError};
-use super::ledger::SinkLedger;
+use super::ledger::{Account, SinkLedger};
 use super::orders::Resent;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
@@ -54,6 +54,8 @@ pub trait Meantime {
 struct Resending {
     driver: SinkDriver,
     ledger: Arc<SinkLedger>,
+    /// What an earlier order has told already: the first messages of a group.
+    before: Account,
     /// Messages in all.
     records: u64,
     directory: PathBuf,
@@ -86,8 +88,10 @@ impl Resender {
         let Some(resending) = self.begin(state, window_bytes, meantime.now())? else {
             return Ok(Resent::default());
         };
-        let resent = resending.run(meantime)?;
-        driver.add_letters_deleted(resent.letters_deleted);
+        let ledger = Arc::clone(&resending.ledger);
+        let resent = resending.run(meantime);
+        driver.add_letters_deleted(ledger.letters_deleted());
+        let resent = resent?;
         let (sink, left) = (driver.name(), resent.left.as_ref().map_or(0, |(left, _)| *left));
         info!(
             sink,
@@ -250,7 +254,8 @@ impl Resender {
             dead_letters,
         };
         let (driver, storage) = (SinkDriver::new(parts, now), Arc::clone(&self.storage));
-        Ok(Resending { driver, ledger, records, directory, spool, storage, lock })
+        let before = ledger.account();
+        Ok(Resending { driver, ledger, before, records, directory, spool, storage, lock })
     }
 }
 
@@ -281,8 +286,8 @@ impl Resending {
     /// # Errors
     /// What could not be deleted. It is not sent again.
     fn end(self, why_left: Option<&str>) -> Result<Resent, String> {
-        let Resending { driver, ledger, records, directory, spool, storage, lock } = self;
-        let (account, letters_deleted) = (ledger.account(), ledger.letters_deleted());
+        let Resending { driver, ledger, before, records, directory, spool, storage, lock } = self;
+        let (mut account, letters_deleted) = (ledger.account(), ledger.letters_deleted());
         let done =
             account.dropped.values().fold(account.delivered, |sum, records| sum.saturating_add(*records));
         let rest = records.saturating_sub(done);
@@ -297,6 +302,11 @@ impl Resending {
                 .map_err(|error| cannot("rename", &directory, &error))?;
             delete(&*storage, &done)?;
         }
+        account.delivered = account.delivered.saturating_sub(before.delivered);
+        for (reason, records) in &mut account.dropped {
+            *records = records.saturating_sub(before.dropped.get(reason).copied().unwrap_or_default());
+        }
+        account.dropped.retain(|_, records| *records > 0);
         Ok(Resent { delivered: account.delivered, dropped: account.dropped, left, letters_deleted })
     }
 }

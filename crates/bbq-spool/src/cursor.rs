@@ -239,7 +239,11 @@ impl CursorStore {
         match leads_to {
             Some(_) => self.rename_back(&other, committed, renames.path(to))?,
             None => {
-                let mark = renames::free_path(&*self.storage, directory, &self.sink);
+                // There is a mark if an earlier try has written one in spite of its error.
+                let mark = match renames.path(&self.sink) {
+                    Some(mark) => mark.to_owned(),
+                    None => renames::free_path(&*self.storage, directory, &self.sink)?,
+                };
                 renames::write(&*self.storage, &mark, &self.sink, to)?;
             }
         }
@@ -258,7 +262,12 @@ impl CursorStore {
         // As long as the mark is as it was, this cursor is of no use.
         other.commit(committed)?;
         other.set_paused(self.is_paused())?;
-        renames::write(&*self.storage, mark, &self.sink, &other.sink)
+        let turned = renames::write(&*self.storage, mark, &self.sink, &other.sink);
+        if turned.is_err() {
+            // The mark may be turned around in spite of it: then the next start moves the cursor of this name, which is newer by then.
+            let _of_no_use = [self.remove(&other.path), self.remove(&other.pause_mark())];
+        }
+        turned
     }
 
     /// Moves what a rename has left under an earlier name.
@@ -267,10 +276,10 @@ impl CursorStore {
             let earlier = CursorStore::of(Arc::clone(&self.storage), parent_of(&self.path), earlier);
             let moves = [(earlier.path.clone(), &self.path), (earlier.pause_mark(), &self.pause_mark())];
             for (from, to) in moves {
-                if self.storage.kind(&from).is_err() {
+                if !renames::is_there(&*self.storage, &from)? {
                     continue;
                 }
-                match self.storage.kind(to).is_ok() {
+                match renames::is_there(&*self.storage, to)? {
                     true => self.remove(&from)?,
                     false => self.storage.rename_durably(&from, to)?,
                 }
@@ -409,7 +418,7 @@ mod tests {
                 |name| CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), name).unwrap();
             store("old").commit(&possible).unwrap();
             store("old").set_paused(true).unwrap();
-            let mark = renames::free_path(&crate::DiskStorage, directory.path(), "old");
+            let mark = renames::free_path(&crate::DiskStorage, directory.path(), "old").unwrap();
             renames::write(&crate::DiskStorage, &mark, "old", "new").unwrap();
             let found = store(name);
             assert_eq!(

@@ -64,7 +64,7 @@ impl Renames {
     pub(crate) fn tidy(&self, storage: &dyn Storage, directory: &Path) {
         for (from, mark) in &self.0 {
             let path = path_of(directory, from);
-            if path != mark.path && storage.kind(&path).is_err() {
+            if path != mark.path && is_there(storage, &path).is_ok_and(|is_there| !is_there) {
                 let _later = storage.rename_durably(&mark.path, &path);
             }
         }
@@ -109,13 +109,27 @@ fn path_of(directory: &Path, from: &str) -> PathBuf {
 }
 
 /// A file for a new mark: the one with its name, unless that still has another mark.
-pub(crate) fn free_path(storage: &dyn Storage, directory: &Path, from: &str) -> PathBuf {
+///
+/// # Errors
+/// Nobody can say what is there.
+pub(crate) fn free_path(storage: &dyn Storage, directory: &Path, from: &str) -> io::Result<PathBuf> {
     let mut path = path_of(directory, from);
-    while storage.kind(&path).is_ok() {
+    while is_there(storage, &path)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         path.set_file_name(format!("and-{name}"));
     }
-    path
+    Ok(path)
+}
+
+/// Whether there is a file. A disk that fails does not say that there is none.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn is_there(storage: &dyn Storage, path: &Path) -> io::Result<bool> {
+    match storage.kind(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        kind => kind.map(|_| true),
+    }
 }
 
 /// Writes a mark, in place of what the file has.

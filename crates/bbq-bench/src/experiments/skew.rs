@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bbq_listen::STEERING_PINS_DEFAULT;
 
-use crate::judged::{self, Verdict};
+use crate::judged::{self, Noise, Verdict};
 use crate::listen_server::ListenServer;
 use crate::load::skewed::{self, Kind, Skewed};
 use crate::meter::Meter;
@@ -131,7 +131,7 @@ fn verdicts(section: &SectionResults<'_>) -> Vec<String> {
         let (row, hash) = (section.row(row)?, section.row(HASH)?);
         let ratios = judged::ratios(&row.values(metric), &hash.values(metric));
         let Spread { median, least, most: worst } = Spread::of(ratios.iter().copied().flatten())?;
-        let verdict = Verdict::of(&ratios, most, row.is_noisy() || hash.is_noisy());
+        let verdict = Verdict::of(&ratios, most, Noise { of_row: row.is_noisy(), of_floor: hash.is_noisy() });
         let name = row.name;
         Some(format!(
             "{what} of {name} at most {most} times that of hash; measured {median:.2} ({least:.2}-{worst:.2}): {verdict}"

@@ -22,6 +22,10 @@ fn command(listener: &ListenerStatus, host: &str) -> Option<String> {
     let (transport, address) = listener.address.split_once("://")?;
     let (at, port) = address.rsplit_once(':')?;
     let at = if matches!(at, "0.0.0.0" | "[::]") { host } else { at };
+    // An older server does not say its host.
+    if at.is_empty() {
+        return None;
+    }
     let named = at.trim_start_matches('[').trim_end_matches(']');
     match (protocol, transport) {
         ("bbq", "tcp") => Some(format!("echo hello | bbq send --to bbq://{at}:{port}")),

@@ -4,11 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bbq_server::status::{Finding, Level, Status};
+use bbq_spec::counter::sum;
 
 use super::number::{NOTHING, bytes, count, duration, exact, percent, rate};
 use super::pane::Pane;
 use super::snapshot::{Pair, Snapshot};
 use super::{first, latency, tables};
+
+/// Which times until the spool is full are told as such.
+const FULL_SOON: Duration = Duration::from_mins(1);
+/// The pace of two minutes says nothing of what comes later.
+const FULL_LATE: Duration = Duration::from_hours(30 * 24);
 
 /// The tables that a model has.
 pub(super) const PANES: usize = 4;
@@ -107,16 +113,19 @@ fn balance(pair: Pair<'_>) -> Balance {
     }
 }
 
-/// What comes and goes per second. With several sinks, `all` is the slowest one, and `any` the fastest.
+/// What comes and goes per second. With several sinks, `all` is the one furthest behind, and `any` the one furthest ahead.
 fn pace(pair: Pair<'_>) -> String {
     let of = |read: fn(&Status) -> u64| rate(pair.rate(|status| Some(read(status))));
-    let written = pair.rate(|status| Some(status.spool.lanes.iter().map(|lane| lane.written_bytes).sum()));
+    let written = pair.rate(|status| Some(sum(status.spool.lanes.iter().map(|lane| lane.written_bytes))));
     let written =
         written.map_or_else(|| NOTHING.to_owned(), |written| format!("{}/s", bytes(written as u64)));
     let delivered = of(|status| status.ledger.delivered);
     let delivered = match pair.now.status.sinks.len() {
         0 | 1 => delivered,
-        _ => format!("{delivered} by all, {} by any", of(|status| status.ledger.delivered_by_any)),
+        _ => format!(
+            "{delivered} by all, {} by any",
+            of(|status| status.ledger.ahead().unwrap_or(status.ledger.delivered))
+        ),
     };
     let received = of(|status| status.ledger.received);
     let dropped = of(|status| tables::sum(&status.ledger.dropped));
@@ -130,7 +139,10 @@ fn service(pair: Pair<'_>) -> String {
         latency::percentiles(pair).map(|took| took.map_or_else(|| NOTHING.to_owned(), latency::shown));
     let any = match status.sinks.len() {
         0 | 1 => String::new(),
-        _ => format!("  any sink delivered {}", count(status.ledger.delivered_by_any)),
+        _ => format!(
+            "  any sink delivered {}",
+            count(status.ledger.ahead().unwrap_or(status.ledger.delivered))
+        ),
     };
     let open: u64 = status.workers.iter().map(|worker| worker.connections).sum();
     format!("ack p50 {p50} p99 {p99}{any}  connections {} of {}", count(open), count(status.connections_max))
@@ -140,10 +152,11 @@ fn spool(status: &Status) -> String {
     let spool = &status.spool;
     let share = percent(spool.bytes as f64 / spool.bytes_max as f64);
     let files = if spool.segments == 1 { "file" } else { "files" };
-    let left = match spool.full_in_seconds {
+    let left = match spool.full_in_seconds.map(Duration::from_secs) {
         _ if spool.bytes >= spool.bytes_max => ", full".to_owned(),
-        Some(seconds) => format!(", full in {} at this pace", duration(Duration::from_secs(seconds))),
-        None => String::new(),
+        Some(left) if left < FULL_SOON => ", full in less than a minute at this pace".to_owned(),
+        Some(left) if left < FULL_LATE => format!(", full in {} at this pace", duration(left)),
+        _ => String::new(),
     };
     let damaged = match spool.quarantined {
         0 => String::new(),
