@@ -56,12 +56,6 @@ struct Request {
     end: Option<End>,
 }
 
-/// A sink of this name.
-pub(super) fn spec(receiver: &Arc<Receiver>, name: &str) -> SinkSpec {
-    let target = RequestTarget { name: name.to_owned(), receiver: Arc::clone(receiver) };
-    SinkSpec::of_target(name, &NULL, Arc::new(target))
-}
-
 struct RequestTarget {
     name: String,
     receiver: Arc<Receiver>,
@@ -146,6 +140,12 @@ impl<const EMPTY_DECIDES: bool> Exchange for Requests<EMPTY_DECIDES> {
 }
 
 impl Receiver {
+    /// A sink of this name that delivers here.
+    pub(crate) fn spec(self: &Arc<Self>, name: &str) -> SinkSpec {
+        let target = RequestTarget { name: name.to_owned(), receiver: Arc::clone(self) };
+        SinkSpec::of_target(name, &NULL, Arc::new(target))
+    }
+
     /// Whether a request without a message is taken; `None` if there is no answer.
     fn takes_empty(&self) -> Option<bool> {
         let mut state = self.state();

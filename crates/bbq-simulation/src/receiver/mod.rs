@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bbq_sink::{SinkSpec, SteppedClock};
+use bbq_sink::SteppedClock;
 use bbq_wire::StreamId;
 
 use crate::bug::Bug;
@@ -129,11 +129,6 @@ impl Receiver {
 
     pub(crate) fn options(&self) -> ReceiverOptions {
         self.options
-    }
-
-    /// A sink of this name that delivers here.
-    pub(crate) fn spec(self: &Arc<Self>, name: &str) -> SinkSpec {
-        exchange::spec(self, name)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
