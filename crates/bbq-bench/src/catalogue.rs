@@ -46,7 +46,7 @@ pub fn list() -> String {
     for Experiment { name, lasts, summary, .. } in EXPERIMENTS {
         text += &format!("  {name:width$}  {lasts:>6}  {summary}\n");
     }
-    text += "greeter, dns, servers and shapes measure the examples of bbq-listen, which no package has.\n";
+    text += "greeter, dns, servers and shapes measure the examples of bbq-listen, which are in no package; build them from source.\n";
     text
 }
 

@@ -17,8 +17,8 @@ pub(crate) fn are_built(settings: &Settings, left_out: &mut Vec<String>) -> bool
     if !built {
         let directory = settings.program.parent().unwrap_or(Path::new("")).join("examples");
         left_out.push(format!(
-            "the examples of bbq-listen are not in {}, and no package has them: in the sources of bbq, run cargo build --release && cargo \
-             build --release -p bbq-listen --examples, and measure with target/release/bbq bench",
+            "the examples of bbq-listen are not in {}; they are in no package; build them from source: in a clone of bbq, run \
+             cargo build --release && cargo build --release -p bbq-listen --examples, and measure with target/release/bbq bench",
             directory.display()
         ));
     }
@@ -75,7 +75,7 @@ mod tests {
         let mut left_out = Vec::new();
         assert!(!are_built_or("bbq bench listen does something like it", &settings, &mut left_out));
         let [missing, instead] = &left_out[..] else { panic!("{left_out:?}") };
-        for part in ["/nowhere/bin/examples", "no package has them", "sources", "target/release/bbq bench"] {
+        for part in ["/nowhere/bin/examples", "in no package", "from source", "target/release/bbq bench"] {
             assert!(missing.contains(part), "{part:?} is not in {missing:?}");
         }
         assert_eq!(instead, "without the examples: bbq bench listen does something like it");

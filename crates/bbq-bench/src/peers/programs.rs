@@ -10,7 +10,7 @@ pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
     let found = find(program).is_some();
     if !found {
         left_out.push(format!(
-            "{program} is not installed: install it as your system does, or run bench/peers/install of bbq's sources"
+            "{program} is not installed: install it with your package manager, or run bench/peers/install in a clone of bbq"
         ));
     }
     found

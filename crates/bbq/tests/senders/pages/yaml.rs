@@ -30,10 +30,11 @@ fn configurations_of_other_senders_name_a_listener_of_bbq_by_default() {
     assert_eq!(collector[1][0]["exporters"]["otlp_http"]["endpoint"], format!("http://{http}"));
     let mut fluent_bit = Vec::new();
     let blocks = of_section("Fluent Bit");
-    // The complete configuration is the one that was run.
+    // The complete configuration is the one that was run. Its chunks are on disk, so it has no limit of memory.
     for part in ["inputs", "outputs"] {
         let [smallest, complete] = [0, 1].map(|index: usize| &blocks[index][0]["pipeline"][part][0]);
-        for (key, value) in smallest.as_object().expect("an object") {
+        let held = smallest.as_object().expect("an object").iter().filter(|(key, _)| *key != "mem_buf_limit");
+        for (key, value) in held {
             assert_eq!(&complete[key], value, "{key} of the smallest configuration");
         }
     }
