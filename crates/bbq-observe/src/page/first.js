@@ -10,7 +10,7 @@ export class First {
   }
 
   update(status) {
-    const commands = status.ledger.received > 0 ? [] : status.listeners.map(command).filter(({ text }) => text !== null);
+    const commands = status.ledger.received > 0 ? [] : onePerProtocol(status.listeners.map(command).filter(({ text }) => text !== null));
     const shown = JSON.stringify(commands);
     if (this.shown === shown) return;
     this.shown = shown;
@@ -19,7 +19,11 @@ export class First {
   }
 }
 
-function line({ name, text }) {
+function onePerProtocol(commands) {
+  return commands.filter(({ protocol }, place) => commands.findIndex((other) => other.protocol === protocol) === place);
+}
+
+function line({ name, text, isLocal }) {
   const copy = element("button", { type: "button", "aria-label": "Copy: " + text }, "Copy");
   copy.addEventListener("click", async () => {
     try {
@@ -31,19 +35,21 @@ function line({ name, text }) {
     }
     setTimeout(() => setText(copy, "Copy"), COPIED_MS);
   });
-  return element("li", {}, element("span", { class: "name" }, "to " + name), element("code", {}, text), copy);
+  return element("li", {}, element("span", { class: "name" }, "to " + name + (isLocal ? ", on the server's machine" : "")), element("code", {}, text), copy);
 }
 
 // What a shell sends to a listener: null if it takes more than a line, such as TLS or a token.
 function command({ name, spec, address }) {
-  return { name, text: /[?&](tls_cert|tokens?)[=_]/.test(spec) ? null : textFor(spec.split("+")[0], address) };
+  const [, transport, host, port] = /^(tcp|udp):\/\/(.*):(\d+)$/.exec(address) ?? [];
+  const protocol = spec.split("+")[0];
+  const isShort = transport && !/[?&](tls_cert|tokens?)[=_]/.test(spec);
+  // A listener at every address is at this one, too. At which one others reach it, the server does not know.
+  const at = host === "0.0.0.0" || host === "[::]" ? "127.0.0.1" : host;
+  const isLocal = /^127\.|^\[::1\]$/.test(at);
+  return { name, protocol, isLocal, text: isShort ? textFor(protocol, transport, at, port) : null };
 }
 
-function textFor(protocol, address) {
-  const [, transport, host, port] = /^(tcp|udp):\/\/(.*):(\d+)$/.exec(address) ?? [];
-  if (!transport) return null;
-  const isAny = host === "0.0.0.0" || host === "[::]";
-  const at = isAny ? location.hostname : host;
+function textFor(protocol, transport, at, port) {
   const named = at.replace(/^\[|\]$/g, "");
   switch (protocol) {
     case "syslog": return "logger --server " + named + " --port " + port + " --" + transport + " hello";

@@ -25,13 +25,25 @@ export class Flow {
     this.lines = new Map();
     this.peak = 0;
     this.onChoice = () => {};
-    this.picture.addEventListener("click", (event) => {
-      const box = event.target.closest("li[data-subject]");
-      if (box) this.onChoice(box.dataset.subject);
+    this.picture.addEventListener("click", (event) => this.choose(event));
+    this.picture.addEventListener("keydown", (event) => {
+      // Space would scroll.
+      if ((event.key === "Enter" || event.key === " ") && this.choose(event)) event.preventDefault();
     });
     this.showWorkers = byId("show-workers");
-    this.showWorkers.addEventListener("change", () => this.draw());
+    this.wantsWorkers = this.showWorkers.checked;
+    this.showWorkers.addEventListener("change", () => {
+      this.wantsWorkers = this.showWorkers.checked;
+      this.draw();
+    });
     new ResizeObserver(() => this.draw()).observe(this.picture);
+  }
+
+  // Whether there was one to choose.
+  choose(event) {
+    const box = event.target.closest("li[data-subject]");
+    if (box) this.onChoice(box.dataset.subject);
+    return box !== null;
   }
 
   update(status, rates) {
@@ -50,7 +62,10 @@ export class Flow {
 
   draw() {
     if (this.total === undefined) return;
-    const showsWorkers = this.showWorkers.checked || this.hasWorkerProblem;
+    const showsWorkers = this.wantsWorkers || this.hasWorkerProblem;
+    this.showWorkers.checked = showsWorkers;
+    this.showWorkers.disabled = this.hasWorkerProblem;
+    setAttribute(this.showWorkers.parentElement, "title", this.hasWorkerProblem ? "shown because of a problem" : null);
     byId("stage-workers").hidden = !showsWorkers;
     setAttribute(this.picture, "data-workers", showsWorkers);
     const frame = this.picture.getBoundingClientRect();
@@ -109,8 +124,10 @@ function fan({ listeners, workers, spool, sinks }, total) {
     }
   }
   for (const box of workers) {
-    const enter = curve(meet, { x: box.left, y: box.middle });
-    edges.push({ key: box.key + "-in", path: enter, rate: box.rate, level: box.edgeLevel });
+    if (meet) {
+      const enter = curve(meet, { x: box.left, y: box.middle });
+      edges.push({ key: box.key + "-in", path: enter, rate: box.rate, level: box.edgeLevel });
+    }
     const leave = curve({ x: box.right, y: box.middle }, { x: store.left, y: store.middle });
     edges.push({ key: box.key + "-out", path: leave, rate: box.rate, level: box.edgeLevel, label: { text: rate(box.rate), x: box.right + 7, y: box.middle, anchor: "start" } });
   }
@@ -137,7 +154,9 @@ function rail({ listeners, workers, spool, sinks }, total) {
 function listenerBox(listener, index, rates, isBad) {
   const pace = rates.of((status) => status.listeners[index]?.ledger.received);
   const lost = rates.of((status) => status.listeners[index] && dropsOf(status.listeners[index]));
-  let detail = listener.spec.split(":")[0] + " " + addressOf(listener);
+  const address = addressOf(listener);
+  // A listener without a name of its own is called by its SPEC.
+  let detail = listener.name.includes(address) ? "" : listener.spec.split(":")[0] + " " + address;
   if (lost > 0) detail = "dropping " + rate(lost);
   else if (listener.foreign.length > 0) detail = "shares its address";
   else if (isBad) detail = "see the problem";
@@ -162,7 +181,7 @@ function spoolBox({ spool, ledger }) {
   const share = spool.bytes / spool.bytes_max;
   const full = share > 0.9;
   const left = timeLeft(spool);
-  const detail = left || percent(share) + " of " + bytes(spool.bytes_max);
+  const detail = percent(share) + " of " + bytes(spool.bytes_max) + (left ? ", " + left : "");
   return { key: "spool", name: count(ledger.queued) + " queued", rate: null, detail, share, level: full ? "notice" : undefined };
 }
 
@@ -170,10 +189,11 @@ function sinkBox(sink, index, rates) {
   const pace = rates.of((status) => status.sinks[index]?.delivered);
   const failing = isFailing(sink);
   let detail = sink.queued ? count(sink.queued) + " queued, " + duration(Math.round(sink.lag_seconds * 1000)) + " behind" : "caught up";
-  if (failing) detail = "cannot deliver, " + count(sink.queued) + " queued";
-  const level = failing ? "problem" : undefined;
+  if (sink.paused) detail = "paused, " + count(sink.queued) + " queued";
+  else if (failing) detail = "cannot deliver, " + count(sink.queued) + " queued";
+  const level = sink.paused ? "notice" : failing ? "problem" : undefined;
   const subject = new URLSearchParams({ sink: sink.name });
-  return { key: "sink-" + index, subject, name: sink.name, rate: pace, detail, level, edgeLevel: level };
+  return { key: "sink-" + index, subject, name: sink.name, rate: pace, detail, level, edgeLevel: level === "problem" ? level : undefined };
 }
 
 // The first boxes and those with a problem, and one for the rest.
@@ -182,7 +202,10 @@ function few(boxes, word) {
   const weight = (box) => (box.level === "problem" ? Infinity : box.rate ?? 0);
   const shown = boxes.toSorted((a, b) => weight(b) - weight(a)).slice(0, BOXES_MAX - 1);
   const rest = boxes.filter((box) => !shown.includes(box));
-  const some = { key: word + "-rest", name: rest.length + " more " + word, detail: "see the table", rate: sum(rest.map((box) => box.rate ?? 0)), lost: 0 };
+  const total = (field) => sum(rest.map((box) => box[field] ?? 0));
+  // The worst of theirs.
+  const level = ["problem", "notice"].find((level) => rest.some((box) => box.level === level));
+  const some = { key: word + "-rest", name: rest.length + " more " + word, detail: "see the table", rate: total("rate"), lost: total("lost"), level };
   return [...boxes.filter((box) => shown.includes(box)), some];
 }
 
@@ -204,6 +227,8 @@ class Stage {
       }
       setAttribute(item.line, "data-level", box.level);
       setAttribute(item.line, "data-subject", box.subject);
+      setAttribute(item.name, "role", box.subject ? "button" : null);
+      setAttribute(item.name, "tabindex", box.subject ? "0" : null);
       setAttribute(item.name, "title", box.subject ? box.name + "; click for its history" : box.name);
       setText(item.mark, MARKS[box.level] ?? "");
       setText(item.name, box.name);

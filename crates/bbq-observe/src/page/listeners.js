@@ -6,7 +6,7 @@ import { hasProblem } from "./problems.js";
 import { dropped } from "./sinks.js";
 import { Table } from "./table.js";
 
-const isDatagram = (listener) => listener.address.startsWith("udp:") || listener.address.startsWith("unix-datagram:");
+const isDatagram = (listener) => listener.address.startsWith("udp:") || listener.address.startsWith("unixgram:");
 
 // Without its scheme: the name of the listener has the protocol.
 export function addressOf(listener) {
@@ -18,7 +18,7 @@ export class Listeners {
     this.listeners = new Table(byId("listener-table"), "Where messages come from", [
       { label: "Listener", isText: true, cell: ({ listener, isBad }) => ({ text: listener.name, title: listener.spec, level: isBad ? "problem" : undefined }) },
       { label: "At", isText: true, cell: ({ listener }) => ({ text: addressOf(listener) }) },
-      { label: "Rate", meaning: "messages per second that it has received", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
+      { label: "Rate", meaning: "messages received per second", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Received", field: "received", meaning: "messages, dropped ones included", cell: ({ listener }) => number(listener.ledger.received) },
       { label: "Dropped", field: "dropped", cell: ({ listener }) => dropped(listener.ledger.dropped) },
       { label: "Refused", meaning: "sessions and requests that were turned away", cell: ({ listener }) => number(listener.ledger.refused) },

@@ -1,14 +1,17 @@
-// What comes and goes at this moment, in one row: messages and bytes per second, the time to an acknowledgement, and how long the spool
-// has room.
+// What comes and goes at this moment, in one row: messages and bytes per second, how long clients wait for the disk, and how long the
+// spool has room.
 
 import { byId, element, setAttribute, setText } from "./element.js";
 import { bytes, count, data, duration, percent, rate, setData } from "./number.js";
+import { dropsOf } from "./problems.js";
 import { sum } from "./rates.js";
 
 // Long enough for 99 in 100 to mean something with few clients.
 const LATENCY_WINDOW_MS = 10000;
 // A spool that is full before somebody looks again.
 const SOON_SECONDS = 86400;
+// What is so far away is not told: a pace does not last that long.
+const FAR_SECONDS = 30 * 86400;
 
 export class Now {
   constructor() {
@@ -20,8 +23,9 @@ export class Now {
     };
     this.received = tile("Messages in", null, "received by all listeners; bytes with headers and padding");
     this.delivered = tile("Messages out", null);
-    this.acknowledged = tile("Acknowledged in", null, "from a client's message to its group on disk, the last 10 s; upper ends of buckets");
-    this.spool = tile("Spool on disk", "spool.bytes", "at the pace of the last minute; see the ledger");
+    const meaning = "from the first message of a group that a client waits for until the group is on disk, the last 10 s; upper ends of buckets";
+    this.waited = tile("Wait for the disk", null, meaning);
+    this.spool = tile("Spool on disk", "spool.bytes", "disk space that the spool takes, including space that is allocated ahead; the time is at the pace of the last minute");
     this.connections = tile("Connections", null);
   }
 
@@ -33,15 +37,20 @@ export class Now {
     };
     const received = rates.of((status) => status.ledger.received);
     const written = rates.of(({ spool }) => sum(spool.lanes.map((lane) => lane.written_bytes)));
-    show(this.received, received, rate(received), (written === null ? "\u2013" : bytes(written)) + "/s to disk");
+    const isLosing = rates.of(({ listeners }) => sum(listeners.map(dropsOf))) > 0;
+    show(this.received, received, rate(received), bytes(written) + "/s to disk" + (isLosing ? "; dropped ones included" : ""));
 
     const [all, any] = [(status) => status.ledger.delivered, (status) => status.ledger.delivered_by_any].map((read) => rates.of(read));
     const beside = sinks.length > 1 ? "by all sinks; by any " + rate(any) : sinks.length === 1 ? "by " + sinks[0].name : "no sink";
     show(this.delivered, all, rate(all), beside);
 
-    const [p50, p99] = this.latency.percentiles(spool.lanes, status.pid);
-    const pair = p50 === null ? "\u2013" : duration(p50) + " / " + duration(p99);
-    show(this.acknowledged, p99, pair, p50 === null ? "no client waits" : "p50 / p99");
+    const took = this.latency.percentiles(spool.lanes, status.pid);
+    const pair = took.map(({ end, isOver }) => (isOver ? "> " : "") + duration(end)).join(" / ");
+    const isIdle = took.length === 0 && this.latency.isLong();
+    const trouble = troubleOf(spool.lanes);
+    const about = isIdle ? "no acknowledgement in the last 10 s" : "p50 / p99 of groups with a waiting client";
+    show(this.waited, took[1]?.end, pair || "\u2013", trouble ?? about);
+    setAttribute(this.waited.note, "data-level", trouble ? "notice" : null);
 
     const share = percent(spool.bytes / spool.bytes_max) + " of " + bytes(spool.bytes_max);
     const left = timeLeft(spool);
@@ -54,24 +63,37 @@ export class Now {
   }
 }
 
-// How long the spool has room; nothing while its queue does not grow.
+// How long the spool has room; nothing while its queue does not grow, or will not fill it soon.
 export function timeLeft({ bytes, bytes_max, full_in_seconds }) {
   if (bytes >= bytes_max) return "full";
-  if (full_in_seconds === null || full_in_seconds === undefined) return "";
-  return "full in " + duration(full_in_seconds * 1000) + " at this pace";
+  if (!Number.isFinite(full_in_seconds) || full_in_seconds >= FAR_SECONDS) return "";
+  return "full in " + (full_in_seconds < 60 ? "less than a minute" : duration(full_in_seconds * 1000)) + " at this pace";
 }
 
-// The time to an acknowledgement, of the last seconds: the difference of two histograms.
+// Why messages do not come to the disk.
+function troubleOf(lanes) {
+  if (lanes.some((lane) => lane.condition === "failed")) return "a lane has failed";
+  return lanes.some((lane) => lane.condition !== "writing") ? "a lane waits for space" : null;
+}
+
+// How long groups with a waiting client took to the disk, of the last seconds: the difference of two histograms.
 class Latency {
   constructor() {
     this.kept = [];
+    // Nobody asked while the page was hidden.
+    document.addEventListener("visibilitychange", () => { this.kept = []; });
   }
 
-  // Milliseconds, of 50 and of 99 in 100; null without samples. Longer than the last bucket is that bucket's end.
+  // Whether the last reading is a whole window after the first.
+  isLong() {
+    return this.kept.at(-1).now - this.kept[0].now >= LATENCY_WINDOW_MS;
+  }
+
+  // Of 50 and of 99 in 100: a bucket's end in milliseconds, and whether it took longer than that, the last one. Empty without samples.
   percentiles(lanes, pid) {
     const now = performance.now();
     const last = this.kept.at(-1);
-    const buckets = sumOf(lanes.map((lane) => lane.durable_seconds.buckets));
+    const buckets = sumOf(lanes.map((lane) => lane.durable_seconds?.buckets ?? []));
     // Another process, or a reload, begins anew.
     if (last && (last.pid !== pid || (buckets.at(-1)?.count ?? 0) < (last.buckets.at(-1)?.count ?? 0))) this.kept = [];
     this.kept.push({ now, pid, buckets });
@@ -79,9 +101,11 @@ class Latency {
     const before = this.kept[0].buckets;
     const more = buckets.map(({ le, count }, place) => ({ le, count: count - (before[place]?.count ?? 0) }));
     const total = more.at(-1)?.count ?? 0;
-    if (total === 0) return [null, null];
-    const end = (part) => more.find(({ le, count }) => le === null || count >= total * part).le ?? more.at(-2).le;
-    return [0.5, 0.99].map((part) => end(part) * 1000);
+    if (total === 0) return [];
+    return [0.5, 0.99].map((part) => {
+      const { le } = more.find(({ le, count }) => le === null || count >= total * part);
+      return { end: (le ?? more.at(-2).le) * 1000, isOver: le === null };
+    });
   }
 }
 

@@ -1,4 +1,4 @@
-// Numbers for people. A <data> element keeps the exact one.
+// Numbers for people, and a dash for what an older server does not tell. A <data> element keeps the exact one.
 
 import { element, setAttribute, setText } from "./element.js";
 
@@ -23,7 +23,7 @@ function scaled(value, step, units) {
 }
 
 export function count(value) {
-  if (value === null || value === undefined) return NOTHING;
+  if (!Number.isFinite(value)) return NOTHING;
   if (value < 10000) return value.toLocaleString("en", { maximumFractionDigits: 0 });
   const [number, unit] = scaled(value, 1000, THOUSANDS);
   return digits(number) + SPACE + unit;
@@ -34,7 +34,7 @@ export function exact(value) {
 }
 
 export function rate(value) {
-  if (value === null || value === undefined) return NOTHING;
+  if (!Number.isFinite(value)) return NOTHING;
   if (value < 0.05) return "0/s";
   if (value < 9.95) return value.toFixed(1) + "/s";
   if (value < 999.5) return value.toFixed(0) + "/s";
@@ -43,18 +43,18 @@ export function rate(value) {
 }
 
 export function bytes(value) {
-  if (value === null || value === undefined) return NOTHING;
+  if (!Number.isFinite(value)) return NOTHING;
   const [number, unit] = scaled(value, 1024, BINARY);
   return (unit === "B" ? number.toFixed(0) : digits(number)) + SPACE + unit;
 }
 
 export function percent(share) {
-  if (share === null || !Number.isFinite(share)) return NOTHING;
+  if (!Number.isFinite(share)) return NOTHING;
   return (share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + SPACE + "%";
 }
 
 export function duration(milliseconds) {
-  if (milliseconds === null || milliseconds === undefined) return NOTHING;
+  if (!Number.isFinite(milliseconds)) return NOTHING;
   if (milliseconds < 1000) return (Number.isInteger(milliseconds) ? milliseconds : digits(milliseconds)) + SPACE + "ms";
   const seconds = milliseconds / 1000;
   if (seconds < 60) return (seconds < 10 ? seconds.toFixed(1) : seconds.toFixed(0)) + SPACE + "s";
@@ -73,7 +73,8 @@ export function data(field) {
 }
 
 export function setData(node, value, text) {
-  setAttribute(node, "value", value ?? "");
-  setAttribute(node, "title", typeof value === "number" ? exact(value) : null);
+  const isKnown = Number.isFinite(value);
+  setAttribute(node, "value", isKnown ? value : "");
+  setAttribute(node, "title", isKnown ? exact(value) : null);
   setText(node, text);
 }

@@ -6,6 +6,8 @@ const WINDOW_MS = 2500;
 export class Rates {
   constructor() {
     this.kept = [];
+    // Nobody asked while the page was hidden: a mean over that time is not the rate of now.
+    document.addEventListener("visibilitychange", () => { this.kept = []; });
   }
 
   add(status) {

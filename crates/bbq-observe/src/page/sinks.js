@@ -15,7 +15,7 @@ export class Sinks {
         : isFailing(sink)
         ? { text: "cannot deliver: " + sink.problem, level: "problem" }
         : { text: sink.queued === 0 ? "caught up" : pace === 0 ? "waiting" : "delivering" } },
-      { label: "Rate", meaning: "messages per second that it has delivered", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
+      { label: "Rate", meaning: "messages delivered per second", cell: ({ pace }) => ({ text: rate(pace), value: pace }) },
       { label: "Delivered", field: "delivered", cell: ({ sink }) => ({ text: count(sink.delivered), value: sink.delivered }) },
       { label: "Queued", field: "queued", meaning: "messages in the spool that it has not delivered yet", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
       { label: "Lag", meaning: "how long ago the last delivered message was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },

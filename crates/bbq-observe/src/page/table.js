@@ -9,17 +9,19 @@ export class Table {
   constructor(table, caption, columns) {
     this.columns = columns;
     this.rows = new Map();
-    this.body = element("tbody");
+    this.body = element("tbody", { role: "rowgroup" });
     const heads = columns.map((column) =>
-      element("th", { scope: "col", class: column.isText ? "text" : "number", title: column.meaning }, column.label));
-    table.append(element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), this.body);
+      element("th", { scope: "col", role: "columnheader", class: column.isText ? "text" : "number", title: column.meaning }, column.label));
+    // A narrow window lays the elements out as lists, which takes their meaning from them in some browsers.
+    setAttribute(table, "role", "table");
+    table.append(element("caption", {}, caption), element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...heads)), this.body);
     const meanings = columns.filter((column) => column.meaning);
     if (meanings.length > 0) {
       // A phone has no pointer to rest on a head.
       const words = meanings.map((column) => element("div", {}, element("dt", {}, column.label), element("dd", {}, column.meaning)));
       table.parentElement.after(element("details", { class: "legend" }, element("summary", {}, "What the columns mean"), element("dl", {}, ...words)));
     }
-    this.empty = element("tr", {}, element("td", { colspan: columns.length, class: "text" }, "none"));
+    this.empty = element("tr", { role: "row" }, element("td", { colspan: columns.length, role: "cell", class: "text" }, "none"));
     this.body.append(this.empty);
   }
 
@@ -52,12 +54,12 @@ export class Table {
       const inner = element(column.isText ? "span" : "data", { "data-field": field });
       const bar = element("span", { class: "bar", hidden: true, "aria-hidden": "true" }, element("span"));
       // In a narrow window, a row is a list of names and values.
-      const attributes = { class: column.isText ? "text" : "number", "data-label": place === 0 ? null : column.label };
+      const attributes = { role: place === 0 ? "rowheader" : "cell", class: column.isText ? "text" : "number", "data-label": place === 0 ? null : column.label };
       if (place === 0) attributes.scope = "row";
       const cell = element(place === 0 ? "th" : "td", attributes, inner, bar);
       return { cell, inner, bar };
     });
-    return { line: element("tr", {}, ...cells.map(({ cell }) => cell)), cells };
+    return { line: element("tr", { role: "row" }, ...cells.map(({ cell }) => cell)), cells };
   }
 }
 

@@ -1,4 +1,4 @@
-//! How long an acknowledgement took in the last interval: from a client's message to its group on disk, of all lanes.
+//! How long groups that a client waits for took in the last interval, from their first message until they are on disk, of all lanes.
 
 use std::time::Duration;
 

@@ -99,7 +99,7 @@ fn the_numbers_are_those_of_the_status_and_a_burst_is_seen() {
     assert_eq!(browser.run(boxes), "stage-listeners,stage-workers,stage-spool,stage-sinks");
     let tiles = browser.run("return document.getElementById('tiles').innerText");
     let has = |word: &str| tiles.as_str().is_some_and(|tiles| tiles.contains(word));
-    assert!(["Messages in", "/s to disk", "Acknowledged in"].iter().all(|word| has(word)), "{tiles}");
+    assert!(["Messages in", "/s to disk", "Wait for the disk"].iter().all(|word| has(word)), "{tiles}");
     assert!(keys.iter().any(|key| key.contains("workers") && key.contains('2')), "{keys:?}");
     assert!(
         keys.iter().any(|key| key.contains("hello_timeout_seconds") && key.contains("default")),

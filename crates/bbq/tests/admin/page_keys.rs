@@ -8,6 +8,7 @@ use crate::support::Setup;
 
 const TAB: char = '\u{E004}';
 const SPACE: char = ' ';
+const ENTER: char = '\u{E007}';
 const END: char = '\u{E010}';
 const LEFT: char = '\u{E012}';
 const RIGHT: char = '\u{E014}';
@@ -69,6 +70,10 @@ fn keys_move_through_the_history_and_begin_to_follow() {
     browser.run("document.querySelector('#range input').focus()");
     browser.press(RIGHT);
     assert_eq!(browser.run("return document.querySelector('#range input:checked').value"), "900");
+    // A box of the picture chooses its history.
+    browser.run("document.querySelector('#stage-listeners [role=button]').focus()");
+    browser.press(ENTER);
+    assert_eq!(browser.run("return document.getElementById('subject').value"), "listener=app");
     browser.run("document.getElementById('follow').focus()");
     browser.press(SPACE);
     let shown = "return document.getElementById('messages').innerText";
