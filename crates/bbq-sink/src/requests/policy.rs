@@ -263,10 +263,13 @@ impl<S: Display + Send + Sync> Policy<S> {
             let _another_was_first = receiver.takes_empty.set(self.takes_empty(receiver, by).await);
         }
         let may_tell = E::EMPTY_DECIDES || receiver.takes_empty.get() == Some(&true);
-        if may_tell && self.refusals.is_to_ask() && !self.takes_empty(receiver, by).await {
-            return Err(io::Error::other(format!(
-                "{why}; it also refuses a request without messages: repair that server"
-            )));
+        if may_tell && self.refusals.is_to_ask() {
+            if !self.takes_empty(receiver, by).await {
+                return Err(io::Error::other(format!(
+                    "{why}; it also refuses a request without messages: repair that server"
+                )));
+            }
+            self.refusals.asked();
         }
         self.is_at_fault(self.refusals.count(messages, why), by, receiver).await
     }

@@ -47,6 +47,8 @@ pub(super) struct Refusals {
     failures: AtomicU64,
     /// Messages that it refused since it last took one, or since the sink last waited.
     in_a_row: AtomicU64,
+    /// How many of these there were when the server last took a request without a message.
+    asked_at: AtomicU64,
     /// For how long it has refused the next message, when there are too many first refusals.
     apart: Intervals,
 }
@@ -60,6 +62,7 @@ impl Refusals {
             first: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             in_a_row: AtomicU64::new(0),
+            asked_at: AtomicU64::new(0),
             apart: Intervals::default(),
         };
         let known = (0..=FIRST_REFUSALS_MAX).chain([TAKEN]);
@@ -72,7 +75,12 @@ impl Refusals {
     pub(super) fn taken(&self) {
         self.first.store(TAKEN, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
+        self.begin_row();
+    }
+
+    fn begin_row(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
+        self.asked_at.store(0, Ordering::Relaxed);
     }
 
     /// Whether the next refusal is the first since the server took a message.
@@ -82,8 +90,14 @@ impl Refusals {
 
     /// Whether so many were refused in a row that the server is to be asked before another is rejected.
     pub(super) fn is_to_ask(&self) -> bool {
-        let in_a_row = self.in_a_row.load(Ordering::Relaxed);
-        in_a_row > 0 && in_a_row.is_multiple_of(ASKED_AFTER)
+        let since =
+            self.in_a_row.load(Ordering::Relaxed).saturating_sub(self.asked_at.load(Ordering::Relaxed));
+        since >= ASKED_AFTER
+    }
+
+    /// The server was asked, and takes a request without a message.
+    pub(super) fn asked(&self) {
+        self.asked_at.store(self.in_a_row.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Whether a message is to be set apart that a server refuses which has taken nothing yet.
@@ -105,7 +119,7 @@ impl Refusals {
             _ => &self.first,
         };
         if self.in_a_row.load(Ordering::Relaxed) >= REFUSED_IN_A_ROW_MAX {
-            self.in_a_row.store(0, Ordering::Relaxed);
+            self.begin_row();
             return Err(TooMany::InARow(format!(
                 "{why}; it refused more than {REFUSED_IN_A_ROW_MAX} messages in a row, which are now dead letters: check the messages and \
                  the server"
@@ -180,14 +194,26 @@ mod tests {
         assert!(!refusals.is_first() && !refusals.is_to_ask());
         refusals.taken();
         assert!(refusals.is_first());
-        let asks: Vec<u64> = (0..40)
-            .filter(|_| {
+        let asks = |messages: u64| -> Vec<u64> {
+            let is_asked = |_: &u64| {
                 let is_to_ask = refusals.is_to_ask();
-                refusals.count(1, "400").unwrap();
+                if is_to_ask {
+                    refusals.asked();
+                }
+                refusals.count(messages, "400").unwrap();
                 is_to_ask
-            })
-            .collect();
-        assert!(asks == [16, 32] && !refusals.is_first(), "{asks:?}");
+            };
+            (0..40).filter(is_asked).collect()
+        };
+        assert_eq!(asks(1), [16, 32]);
+        assert!(!refusals.is_first());
+        refusals.taken();
+        assert_eq!(asks(5), [4, 8, 12, 16, 20, 24, 28, 32, 36], "requests of several messages");
+        refusals.taken();
+        for _ in 0..4 {
+            refusals.count(5, "400").unwrap();
+        }
+        assert!(refusals.is_to_ask() && refusals.is_to_ask(), "until it takes the request");
     }
 
     #[test]
