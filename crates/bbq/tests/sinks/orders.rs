@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use crate::http::{dead_letters, lines, poster, wait_problem};
 use crate::http_server::{response, serve};
+use crate::receivers::cursor;
 use crate::support::client::assert_numbered_lines;
 use crate::support::fault::Fault;
-use crate::support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
+use crate::support::{BBQ, PATIENCE, Server, Setup, assert_balanced, pause};
 
 fn sink(setup: &Setup, arguments: &[&str]) -> Output {
     let (action, rest) = arguments.split_first().expect("an action");
@@ -249,6 +250,12 @@ fn nothing_is_committed_for_an_order_while_the_output_is_in_doubt() {
     let server = setup.start();
     server.send(0, b"line 0\n");
     server.wait_delivered(1);
+    // The fault is to meet the output of the lines behind it, not this cursor.
+    let start = Instant::now();
+    while !cursor(&setup).is_some_and(|cursor| cursor.contains("\ndelivered 1\n")) {
+        assert!(start.elapsed() < PATIENCE, "{:?}", cursor(&setup));
+        pause();
+    }
     let fault =
         Fault::inject_all(server.pid(), "sink-0", &["fdatasync:error=EIO:when=1", "ftruncate:error=EPERM"]);
     server.send(0, b"line 1\nline 2\n");

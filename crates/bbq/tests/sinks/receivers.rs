@@ -248,7 +248,7 @@ fn a_receiver_by_tls_is_checked_by_its_own_name() {
 }
 
 /// The cursor of the only sink, as it is on disk.
-fn cursor(setup: &Setup) -> Option<String> {
+pub(crate) fn cursor(setup: &Setup) -> Option<String> {
     let mut files = fs::read_dir(setup.data().join("cursors")).expect("cursors").flatten();
     // One that is being written has another extension.
     let cursor = files.find(|file| file.path().extension().is_some_and(|extension| extension == "cursor"))?;
