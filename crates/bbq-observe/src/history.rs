@@ -28,7 +28,10 @@ const GROWTH_MIN: f64 = 1.0 / 20.0;
 /// One that grows by more than all that came has grown otherwise. The counters are read one after the other, so this is not exact.
 const GROWTH_MAX: f64 = 1.1;
 
-/// Their place in the columns of the server.
+/// A pace does not last so long that a spool which is full later need be told.
+const FULL_WITHIN: Duration = Duration::from_hours(30 * 24);
+
+/// The place of the bytes written in the columns of the server.
 const WRITTEN: usize = 6;
 const OF_SERVER: [Column; 7] = [
     Rate("received"),
@@ -178,7 +181,8 @@ impl History {
         Some(HistoryAnswer { interval_seconds: INTERVAL.as_secs(), last: kept.taken, columns })
     }
 
-    /// Seconds until the spool is full, if the queue grows on as it did; `None` if it does not grow, or is not known yet.
+    /// Seconds until the spool is full, if the queue grows on as it did; `None` if it does not grow, if the spool has room for very long,
+    /// and if nothing is known yet.
     ///
     /// Whole segments come and go, so their bytes say little of a minute. What is written in it says more. A sink may take messages a
     /// minute's worth at a time, so the lowest queue of a minute is compared with that of the minute before it.
@@ -196,7 +200,8 @@ impl History {
         let bytes_per_second = share.min(1.0) * sum(WRITTEN) / newer.len() as f64;
         // More than what came is the queue of a sink that was added. Also without a number, as nothing came.
         let grows = (GROWTH_MIN..=GROWTH_MAX).contains(&share) && bytes_per_second > 0.0;
-        grows.then(|| (spool.bytes_max.saturating_sub(spool.bytes) as f64 / bytes_per_second) as u64)
+        let left = grows.then(|| spool.bytes_max.saturating_sub(spool.bytes) as f64 / bytes_per_second);
+        left.filter(|seconds| *seconds < FULL_WITHIN.as_secs_f64()).map(|seconds| seconds as u64)
     }
 
     fn locked(&self) -> MutexGuard<'_, Kept> {
@@ -279,6 +284,8 @@ mod tests {
         assert_eq!(pass(20, 100, 0), None, "nineteen samples");
         assert_eq!(pass(1, 100, 0), Some(80));
         assert_eq!(pass(140, 100, 75), Some(320));
+        let large = SpoolStatus { bytes_max: 100_000_000_000, ..spool.clone() };
+        assert_eq!(history.full_in_seconds(&large), None, "46 days");
         lanes.set(4);
         // In the second of the change nothing counts as written.
         assert_eq!(pass(30, 100, 75), Some(320 * 60 / 59), "more lanes");

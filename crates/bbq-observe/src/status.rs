@@ -412,8 +412,9 @@ pub struct SpoolStatus {
     pub segments: u64,
     /// Pieces set aside, ever.
     pub quarantined: u64,
-    /// Seconds until the spool is full, if its queue grows on as in the last minute. None if the queue does not grow by a twentieth of
-    /// what came, in the first ten seconds, and without an admin.
+    /// Seconds until the spool is full, if its queue grows on as it did from the minute before the last one to the last one. None if the
+    /// queue grew by less than a twentieth of what came, or by more than came, if that is later than in 30 days, in the first twenty
+    /// seconds, and without an admin.
     #[serde(default)]
     pub full_in_seconds: Option<u64>,
     /// Streams of senders that were forgotten since the data directory was created, as the table of streams was full.

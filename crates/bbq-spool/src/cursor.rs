@@ -236,8 +236,8 @@ impl CursorStore {
             );
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text + "; choose another name"));
         }
-        match leads_to {
-            Some(_) => self.rename_back(&other, committed, renames.path(to))?,
+        match renames.path(to) {
+            Some(mark) => self.rename_back(&other, committed, mark)?,
             None => {
                 // There is a mark if an earlier try has written one in spite of its error.
                 let mark = match renames.path(&self.sink) {
@@ -257,8 +257,7 @@ impl CursorStore {
     }
 
     /// Turns around the mark by which the name that this sink gets again leads to its present one.
-    fn rename_back(&self, other: &CursorStore, committed: &Cursor, mark: Option<&Path>) -> io::Result<()> {
-        let Some(mark) = mark else { return Ok(()) };
+    fn rename_back(&self, other: &CursorStore, committed: &Cursor, mark: &Path) -> io::Result<()> {
         // As long as the mark is as it was, this cursor is of no use.
         other.commit(committed)?;
         other.set_paused(self.is_paused())?;

@@ -10,8 +10,6 @@ import { sum } from "./rates.js";
 const LATENCY_WINDOW_MS = 10000;
 // A spool that is full before somebody looks again.
 const SOON_SECONDS = 86400;
-// What is so far away is not told: a pace does not last that long.
-const FAR_SECONDS = 30 * 86400;
 
 export class Now {
   constructor() {
@@ -63,10 +61,10 @@ export class Now {
   }
 }
 
-// How long the spool has room; nothing while its queue does not grow, or will not fill it soon.
+// How long the spool has room; nothing if the server does not say so.
 export function timeLeft({ bytes, bytes_max, full_in_seconds }) {
   if (bytes >= bytes_max) return "full";
-  if (!Number.isFinite(full_in_seconds) || full_in_seconds >= FAR_SECONDS) return "";
+  if (!Number.isFinite(full_in_seconds)) return "";
   return "full in " + (full_in_seconds < 60 ? "less than a minute" : duration(full_in_seconds * 1000)) + " at this pace";
 }
 

@@ -1,4 +1,4 @@
-//! How to send the first message, until there is one. The page shows the same for each listener.
+//! How to send the first message, until there is one. The page shows one for each protocol.
 
 use bbq_server::status::{ListenerStatus, Status};
 

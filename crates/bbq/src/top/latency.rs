@@ -7,8 +7,16 @@ use bbq_server::status::Status;
 use super::number::duration;
 use super::snapshot::Pair;
 
-/// Of 50 and of 99 in 100, as the upper ends of their buckets; `None` if no client waited. What is longer than the last end is shown as it.
-pub(super) fn percentiles(pair: Pair<'_>) -> [Option<Duration>; 2] {
+/// The upper end of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Took {
+    end: Duration,
+    /// It took longer than that, the last end.
+    is_over: bool,
+}
+
+/// Of 50 and of 99 in 100; `None` if no client waited.
+pub(super) fn percentiles(pair: Pair<'_>) -> [Option<Took>; 2] {
     let ends: Vec<f64> = match pair.now.status.spool.lanes.first() {
         Some(lane) => lane.durable_seconds.buckets.iter().filter_map(|bucket| bucket.le).collect(),
         None => Vec::new(),
@@ -24,17 +32,19 @@ pub(super) fn percentiles(pair: Pair<'_>) -> [Option<Duration>; 2] {
     let all = up_to(ends.len());
     [0.5, 0.99].map(|part| {
         let is_enough = |place: &usize| up_to(*place) as f64 >= all as f64 * part;
-        let place = (0..ends.len()).find(is_enough).unwrap_or(ends.len().saturating_sub(1));
-        (all > 0).then(|| ends.get(place).map(|seconds| Duration::from_secs_f64(*seconds))).flatten()
+        let place = (0..ends.len()).find(is_enough);
+        let end = place.map_or(ends.last(), |place| ends.get(place)).filter(|_| all > 0)?;
+        Some(Took { end: Duration::from_secs_f64(*end), is_over: place.is_none() })
     })
 }
 
 /// With parts of a millisecond, as the first buckets end there.
-pub(super) fn shown(took: Duration) -> String {
-    if took < Duration::from_secs(1) {
-        return format!("{} ms", took.as_micros() as f64 / 1000.0);
+pub(super) fn shown(Took { end, is_over }: Took) -> String {
+    let over = if is_over { "> " } else { "" };
+    match end < Duration::from_secs(1) {
+        true => format!("{over}{} ms", end.as_micros() as f64 / 1000.0),
+        false => format!("{over}{}", duration(end)),
     }
-    duration(took)
 }
 
 #[cfg(test)]
@@ -72,14 +82,20 @@ mod tests {
     fn they_are_those_of_the_interval_and_of_all_lanes() {
         let before = snapshot(&[[5, 5, 5], [7, 7, 7]]);
         let of = |lanes| percentiles(Pair::new(Some(&before), &snapshot(lanes)));
-        let [one, ten] = [1, 10].map(|ms| Some(Duration::from_millis(ms)));
+        let took = |us, is_over| Took { end: Duration::from_micros(us), is_over };
+        let [one, ten] = [1000, 10_000].map(|us| Some(took(us, false)));
         assert_eq!(of(&[[5, 5, 5], [7, 7, 7]]), [None, None], "no client waited");
         assert_eq!(of(&[[8, 8, 8], [8, 10, 10]]), [one, ten]);
-        assert_eq!(of(&[[5, 105, 205], [7, 7, 7]]), [ten, ten], "longer than the last end");
+        assert_eq!(
+            of(&[[5, 105, 205], [7, 7, 7]]),
+            [ten, Some(took(10_000, true))],
+            "longer than the last end"
+        );
         assert_eq!(percentiles(Pair::new(None, &before)), [None, None]);
         assert_eq!(
-            [100, 2500, 250_000, 2_500_000].map(|us| shown(Duration::from_micros(us))),
+            [100, 2500, 250_000, 2_500_000].map(|us| shown(took(us, false))),
             ["0.1 ms", "2.5 ms", "250 ms", "2.5 s"]
         );
+        assert_eq!(shown(took(10_000_000, true)), "> 10 s");
     }
 }

@@ -11,10 +11,8 @@ use super::pane::Pane;
 use super::snapshot::{Pair, Snapshot};
 use super::{first, latency, tables};
 
-/// Which times until the spool is full are told as such.
+/// A shorter time until the spool is full is not told more exactly.
 const FULL_SOON: Duration = Duration::from_mins(1);
-/// The pace of two minutes says nothing of what comes later.
-const FULL_LATE: Duration = Duration::from_hours(30 * 24);
 
 /// The tables that a model has.
 pub(super) const PANES: usize = 4;
@@ -155,8 +153,8 @@ fn spool(status: &Status) -> String {
     let left = match spool.full_in_seconds.map(Duration::from_secs) {
         _ if spool.bytes >= spool.bytes_max => ", full".to_owned(),
         Some(left) if left < FULL_SOON => ", full in less than a minute at this pace".to_owned(),
-        Some(left) if left < FULL_LATE => format!(", full in {} at this pace", duration(left)),
-        _ => String::new(),
+        Some(left) => format!(", full in {} at this pace", duration(left)),
+        None => String::new(),
     };
     let damaged = match spool.quarantined {
         0 => String::new(),
