@@ -333,7 +333,7 @@ fn wait_letters(setup: &Setup, letters: usize) -> Vec<Value> {
 
 #[test]
 fn dead_letters_are_given_to_their_sink_again_as_they_were() {
-    let (choosy, address, bodies) = choosy(&["bad", "worse"]);
+    let (choosy, address, bodies) = choosy(&["wrong", "worse"]);
     let mut setup = Setup::new(&["syslog+tcp://127.0.0.1:{0}?name=app"]).with(&["--workers", "1"]);
     setup.set_sinks(&[
         // The least that may be set.
@@ -343,7 +343,7 @@ fn dead_letters_are_given_to_their_sink_again_as_they_were() {
     let server = setup.start();
     assert!(told(&setup, &["resend", "one"]).contains("one has no dead letters"));
     // One has two lines.
-    let messages = ["<13>good a", "<13>bad\nand long", "<13>worse", "<13>bad b", "<13>good c"];
+    let messages = ["<13>good a", "<13>wrong\nand long", "<13>worse", "<13>wrong b", "<13>good c"];
     let framed: String = messages.iter().map(|message| format!("{} {message}", message.len())).collect();
     server.send(0, framed.as_bytes());
     wait_refused(&server, 2, 3);
@@ -360,7 +360,7 @@ fn dead_letters_are_given_to_their_sink_again_as_they_were() {
     let expected: Vec<Value> =
         before.iter().filter(|letter| !letter.to_string().contains("worse")).map(without).collect();
     assert_eq!(sent, expected);
-    assert!(sent.iter().any(|message| message["message"] == "<13>bad\nand long"), "{sent:?}");
+    assert!(sent.iter().any(|message| message["message"] == "<13>wrong\nand long"), "{sent:?}");
     let left = dead_letters(&setup);
     assert_eq!(left.iter().map(|letter| &letter["message"]).collect::<Vec<_>>(), [&json!("<13>worse")]);
     choosy.refused.lock().expect("no panic").clear();
@@ -382,13 +382,13 @@ fn dead_letters_are_given_to_their_sink_again_as_they_were() {
 #[test]
 fn what_could_not_be_sent_again_is_left_for_the_next_time() {
     const LETTERS: usize = 3000;
-    let (choosy, address, bodies) = choosy(&["bad"]);
+    let (choosy, address, bodies) = choosy(&["wrong"]);
     let mut setup = poster(&address, "").with(&["--workers", "1"]);
     setup.set_sinks(&[&format!("http://{address}/?format=json&name=one")]);
     let mut server = setup.start();
     server.send(0, b"good\n");
     server.wait_delivered(1);
-    let sent: String = (0..LETTERS).map(|number| format!("bad {number}\n")).collect();
+    let sent: String = (0..LETTERS).map(|number| format!("wrong {number}\n")).collect();
     for part in sent.lines().collect::<Vec<_>>().chunks(LETTERS / 20) {
         server.send(0, (part.join("\n") + "\n").as_bytes());
         server.wait_status("durable", |status| status["ledger"]["queued"] == 0);
@@ -396,9 +396,9 @@ fn what_could_not_be_sent_again_is_left_for_the_next_time() {
     wait_letters(&setup, LETTERS);
     taken(&bodies, |_| true);
     choosy.refused.lock().expect("no panic").clear();
-    *choosy.fails_on.lock().expect("no panic") = Some("bad 2000");
+    *choosy.fails_on.lock().expect("no panic") = Some("wrong 2000");
     let mut delivered = Vec::new();
-    let fails = |body: &str| body.contains("bad 2000");
+    let fails = |body: &str| body.contains("wrong 2000");
     for is_killed in [true, false] {
         let why = refused(&setup, &["resend", "one"]);
         assert!(why.contains(" left: ") && why.contains("503"), "{why}");
@@ -415,7 +415,7 @@ fn what_could_not_be_sent_again_is_left_for_the_next_time() {
     delivered.extend(taken(&bodies, |_| false));
     let texts = |messages: &[Value]| -> Vec<String> {
         let texts = messages.iter().map(|message| message["message"].as_str().expect("text").to_owned());
-        texts.filter(|text| text.starts_with("bad")).collect()
+        texts.filter(|text| text.starts_with("wrong")).collect()
     };
     let (delivered, kept) = (texts(&delivered), sent.lines().map(str::to_owned).collect::<Vec<_>>());
     let first = delivered.iter().zip(&kept).position(|(delivered, kept)| delivered != kept);
@@ -431,10 +431,10 @@ fn an_order_may_take_longer_than_other_questions() {
     let is_repaired_now = Arc::clone(&is_repaired);
     let (address, _bodies) = serve(move |body| {
         let is_repaired = is_repaired_now.load(Ordering::Relaxed);
-        if is_repaired && body.contains("bad") {
+        if is_repaired && body.contains("wrong") {
             std::thread::park_timeout(Duration::from_secs(11));
         }
-        Some(response(if is_repaired || !body.contains("bad") {
+        Some(response(if is_repaired || !body.contains("wrong") {
             "204 No Content"
         } else {
             "400 Bad Request"
@@ -442,7 +442,7 @@ fn an_order_may_take_longer_than_other_questions() {
     });
     let setup = poster(&address, "/?format=raw&name=one");
     let server = setup.start();
-    server.send(0, b"bad\n");
+    server.send(0, b"wrong\n");
     wait_letters(&setup, 1);
     is_repaired.store(true, Ordering::Relaxed);
     assert!(told(&setup, &["resend", "one"]).contains("resent 1 message to one"));
@@ -452,7 +452,7 @@ fn an_order_may_take_longer_than_other_questions() {
 /// Its place, counts and dead letters go with it, over a reload and a restart; no message comes again, and none is missing.
 #[test]
 fn a_renamed_sink_goes_on_where_it_was() {
-    let (choosy, address, bodies) = choosy(&["bad"]);
+    let (choosy, address, bodies) = choosy(&["wrong"]);
     let configured = |setup: &Setup, http: &str, archive: &str| {
         let http = format!("http://{address}/?format=json&name={http}");
         let archive = format!("file:{}/archive.log?name={archive}", setup.path().display());
@@ -521,7 +521,7 @@ fn a_renamed_sink_goes_on_where_it_was() {
     // Those that were refused were sent three times: with others, alone, and in the end.
     let sent: String = bodies.try_iter().collect();
     let last = |word: &str| sent.matches(word).count();
-    assert!(last("bad 2") >= 2 && last("bad 5") >= 2, "{sent}");
+    assert!(last("wrong 2") >= 2 && last("wrong 5") >= 2, "{sent}");
     let archived = fs::read_to_string(setup.path().join("archive.log")).expect("a file");
     assert_eq!(archived, "good 1\nbad 2\ngood 3\ngood 4\nbad 5\n");
 }
