@@ -13,7 +13,7 @@ use crate::step;
 const VERSION: &str = "0.5.4";
 const FEATURES: &str = "search";
 /// A book is made once in each run, so a fast build is worth more than a fast mdBook.
-const FAST_BUILD: [(&str, &str); 1] = [("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")];
+const FAST_BUILD: [(&str, &str); 1] = [("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")];
 
 const DOCS: &str = "docs";
 const SUMMARY: &str = "SUMMARY.md";
