@@ -12,13 +12,10 @@ pub(crate) struct Record {
 impl Record {
     /// The bytes of the record. Its numbers determine them.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("{} {} {} ", self.client, self.number, self.bytes);
-        let wanted = self.bytes as usize;
-        if text.len() < wanted {
-            let letter = char::from(b'a' + ((self.number * 7 + self.client as u64) % 26) as u8);
-            text.extend(std::iter::repeat_n(letter, wanted - text.len()));
-        }
-        text
+        let mut text = format!("{} {} {} ", self.client, self.number, self.bytes).into_bytes();
+        let letter = b'a' + ((self.number * 7 + self.client as u64) % 26) as u8;
+        text.resize(text.len().max(self.bytes as usize), letter);
+        String::from_utf8(text).expect("numbers, blanks and a letter")
     }
 
     /// The record with exactly this text.

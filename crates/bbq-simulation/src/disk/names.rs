@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use crate::random::Random;
 
@@ -58,26 +58,37 @@ fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
+/// Components of a path are slow to tell apart, and a world opens thousands of files: its paths have neither `..` nor `.`.
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or_else(not_found)
+}
+
 impl Names {
     pub(super) fn new() -> Names {
         Names { directories: vec![Directory::default()], changes: 0 }
     }
 
     fn directory(&self, path: &Path) -> io::Result<usize> {
-        let mut at = 0;
-        for component in path.components() {
-            let Component::Normal(name) = component else { continue };
-            match self.directories[at].live.get(&*name.to_string_lossy()) {
-                Some(Node::Directory(next)) => at = *next,
-                _ => return Err(not_found()),
-            }
-        }
-        Ok(at)
+        self.directory_of(text(path)?)
     }
 
-    fn place(&self, path: &Path) -> io::Result<(usize, String)> {
-        let name = path.file_name().ok_or_else(not_found)?.to_string_lossy().into_owned();
-        Ok((self.directory(path.parent().unwrap_or(Path::new("")))?, name))
+    fn directory_of(&self, path: &str) -> io::Result<usize> {
+        path.split('/').filter(|name| !name.is_empty()).try_fold(0, |at, name| {
+            match self.directories[at].live.get(name) {
+                Some(Node::Directory(next)) => Ok(*next),
+                _ => Err(not_found()),
+            }
+        })
+    }
+
+    /// The directory that has or may have this path, and the path's last name.
+    fn place<'a>(&self, path: &'a Path) -> io::Result<(usize, &'a str)> {
+        let path = text(path)?;
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if name.is_empty() {
+            return Err(not_found());
+        }
+        Ok((self.directory_of(directory)?, name))
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<Node> {
@@ -85,7 +96,7 @@ impl Names {
             return Ok(Node::Directory(0));
         }
         let (directory, name) = self.place(path)?;
-        self.directories[directory].live.get(&name).copied().ok_or_else(not_found)
+        self.directories[directory].live.get(name).copied().ok_or_else(not_found)
     }
 
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -100,14 +111,14 @@ impl Names {
     /// Adds a new name.
     pub(super) fn add(&mut self, path: &Path, node: Node) -> io::Result<()> {
         let (directory, name) = self.place(path)?;
-        if self.directories[directory].live.contains_key(&name) {
+        if self.directories[directory].live.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let number = self.number();
         self.directories[directory].change(Change {
             number,
             removes: None,
-            adds: Some((name, node)),
+            adds: Some((name.to_owned(), node)),
             needs: None,
         });
         Ok(())
@@ -123,7 +134,12 @@ impl Names {
         let node = self.find(path)?;
         let (directory, name) = self.place(path)?;
         let number = self.number();
-        self.directories[directory].change(Change { number, removes: Some(name), adds: None, needs: None });
+        self.directories[directory].change(Change {
+            number,
+            removes: Some(name.to_owned()),
+            adds: None,
+            needs: None,
+        });
         Ok(node)
     }
 
@@ -132,14 +148,14 @@ impl Names {
         let node = self.find(from)?;
         let (from, from_name) = self.place(from)?;
         let (to, to_name) = self.place(to)?;
-        let replaced = self.directories[to].live.get(&to_name).copied();
+        let replaced = self.directories[to].live.get(to_name).copied();
         if let Some(Node::Directory(replaced)) = replaced
             && !self.directories[replaced].live.is_empty()
         {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         let number = self.number();
-        let (removes, adds) = (Some(from_name), Some((to_name, node)));
+        let (removes, adds) = (Some(from_name.to_owned()), Some((to_name.to_owned(), node)));
         if from == to {
             self.directories[to].change(Change { number, removes, adds, needs: None });
             return Ok(replaced);
