@@ -33,12 +33,13 @@ macro_rules! file {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [File; 23] = [
+static FILES: [File; 25] = [
     File { path: "/", content_type: "text/html; charset=utf-8", content: include_str!("page/index.html") },
     file!("style.css", "text/css; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),
     file!("main.js", SCRIPT),
     file!("configuration.js", SCRIPT),
+    file!("copy.js", SCRIPT),
     file!("element.js", SCRIPT),
     file!("first.js", SCRIPT),
     file!("flow.js", SCRIPT),
@@ -48,6 +49,7 @@ static FILES: [File; 23] = [
     file!("listeners.js", SCRIPT),
     file!("now.js", SCRIPT),
     file!("number.js", SCRIPT),
+    file!("orders.js", SCRIPT),
     file!("plot.js", SCRIPT),
     file!("problems.js", SCRIPT),
     file!("rates.js", SCRIPT),

@@ -32,6 +32,7 @@ mod status_table;
 mod status_watch;
 mod suggested;
 mod tail;
+mod time_left;
 mod token;
 mod top;
 mod usage;

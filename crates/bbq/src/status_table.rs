@@ -8,6 +8,7 @@ use bbq_spool::ShownBytes;
 
 use crate::safe_text::safe;
 use crate::shown_duration::duration;
+use crate::time_left::time_left;
 
 /// Of each listener, every socket or their sums.
 pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -57,10 +58,11 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     let plural = if spool.segments == 1 { "" } else { "s" };
     write!(
         out,
-        "spool      {} of {} in {} segment{plural}",
+        "spool      {} of {} in {} segment{plural}{}",
         ShownBytes(spool.bytes),
         ShownBytes(spool.bytes_max),
-        spool.segments
+        spool.segments,
+        time_left(spool)
     )?;
     if spool.quarantined > 0 {
         write!(out, ", {} damaged pieces set aside in quarantine/", spool.quarantined)?;

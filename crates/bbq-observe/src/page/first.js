@@ -1,8 +1,7 @@
 // How to send the first message, until there is one.
 
-import { byId, element, setText } from "./element.js";
-
-const COPIED_MS = 2000;
+import { copyButton } from "./copy.js";
+import { byId, element } from "./element.js";
 
 export class First {
   constructor() {
@@ -24,18 +23,8 @@ function onePerProtocol(commands) {
 }
 
 function line({ name, text, isLocal }) {
-  const copy = element("button", { type: "button", "aria-label": "Copy: " + text }, "Copy");
-  copy.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setText(copy, "Copied");
-    } catch {
-      // Without TLS, a browser lets a page write to the clipboard on the machine itself alone.
-      setText(copy, "Select it, and copy");
-    }
-    setTimeout(() => setText(copy, "Copy"), COPIED_MS);
-  });
-  return element("li", {}, element("span", { class: "name" }, "to " + name + (isLocal ? ", on the server's machine" : "")), element("code", {}, text), copy);
+  const where = element("span", { class: "name" }, "to " + name + (isLocal ? ", on the server's machine" : ""));
+  return element("li", {}, where, element("code", {}, text), copyButton(text));
 }
 
 // What a shell sends to a listener: null if it takes more than a line, such as TLS or a token.

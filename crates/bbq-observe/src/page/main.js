@@ -9,6 +9,7 @@ import { Ledger } from "./ledger.js";
 import { Listeners } from "./listeners.js";
 import { duration } from "./number.js";
 import { Now } from "./now.js";
+import { Orders } from "./orders.js";
 import { Problems } from "./problems.js";
 import { Rates } from "./rates.js";
 import { Refused, Server, Unauthorized } from "./server.js";
@@ -28,7 +29,7 @@ class Page {
     this.rates = new Rates();
     this.problems = new Problems();
     const flow = new Flow();
-    this.parts = [new First(), new Now(), flow, new Ledger(), new Sinks(), new Listeners(), new Workers()];
+    this.parts = [new First(), new Now(), flow, new Ledger(), new Sinks(new Orders(this.server)), new Listeners(), new Workers()];
     this.history = new History();
     flow.onChoice = (subject) => this.history.choose(subject);
     this.configuration = new Configuration();

@@ -11,6 +11,12 @@ export function isFailing(sink) {
   return Boolean(sink.problem);
 }
 
+// In a sentence.
+export function stateOf(sink) {
+  if (sink.paused) return "It is paused.";
+  return isFailing(sink) ? "It cannot deliver: " + sink.problem : "It delivers.";
+}
+
 export class Problems {
   constructor() {
     this.list = byId("problem-list");

@@ -22,12 +22,22 @@ export class Server {
     }
   }
 
-  async fetch(path, signal) {
+  hasToken() {
+    return this.token.value() !== null;
+  }
+
+  // Asks for a change, and returns what was done.
+  async order(path, patience) {
+    const response = await this.fetch(path, AbortSignal.timeout(patience), "POST");
+    return (await response.text()).trim();
+  }
+
+  async fetch(path, signal, method = "GET") {
     const token = this.token.value();
     const headers = token ? { Authorization: "Bearer " + token } : {};
     let response;
     try {
-      response = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+      response = await fetch(path, { method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
     } catch (error) {
       if (signal.aborted && signal.reason?.name === "AbortError") throw error;
       throw new Away(error.message);

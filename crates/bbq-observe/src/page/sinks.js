@@ -7,7 +7,8 @@ import { sum } from "./rates.js";
 import { Table } from "./table.js";
 
 export class Sinks {
-  constructor() {
+  constructor(orders) {
+    this.orders = orders;
     this.table = new Table(byId("sink-table"), "Where messages go", [
       { label: "Sink", isText: true, cell: ({ sink }) => ({ text: sink.name, title: sink.spec, level: isFailing(sink) ? "problem" : undefined }) },
       { label: "State", isText: true, cell: ({ sink, pace }) => sink.paused
@@ -20,12 +21,14 @@ export class Sinks {
       { label: "Queued", field: "queued", meaning: "messages in the spool that it has not delivered yet", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
       { label: "Lag", meaning: "how long ago the last delivered message was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", meaning: "messages that it never delivers, by reason", cell: ({ sink }) => dropped(sink.dropped) },
+      { label: "Orders", meaning: "pause, resume, resend dead letters, skip a message", isText: true, cell: () => ({ text: "Orders" }), press: ({ sink }) => orders.open(sink) },
     ]);
   }
 
   update(status, rates) {
     const rows = status.sinks.map((sink, index) => ({ sink, pace: rates.of((status) => status.sinks[index]?.delivered) }));
     this.table.update(rows, (row, index) => "sinks." + index);
+    this.orders.update(status);
   }
 }
 

@@ -1,4 +1,5 @@
-// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar } of a row.
+// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar } of a row. With `press`,
+// which gets the row, the text is a button.
 
 import { element, setAttribute, setText } from "./element.js";
 import { setData } from "./number.js";
@@ -37,6 +38,7 @@ export class Table {
         this.rows.set(name, shown);
         this.body.append(shown.line);
       }
+      shown.row = row;
       this.columns.forEach((column, place) => show(shown.cells[place], column.cell(row, index)));
     });
     for (const [name, shown] of this.rows) {
@@ -49,9 +51,13 @@ export class Table {
   }
 
   newRow(name) {
+    const shown = {};
     const cells = this.columns.map((column, place) => {
       const field = column.field ? name + "." + column.field : null;
-      const inner = element(column.isText ? "span" : "data", { "data-field": field });
+      const inner = column.press
+        ? element("button", { type: "button", class: "small" })
+        : element(column.isText ? "span" : "data", { "data-field": field });
+      if (column.press) inner.addEventListener("click", () => column.press(shown.row));
       const bar = element("span", { class: "bar", hidden: true, "aria-hidden": "true" }, element("span"));
       // In a narrow window, a row is a list of names and values.
       const attributes = { role: place === 0 ? "rowheader" : "cell", class: column.isText ? "text" : "number", "data-label": place === 0 ? null : column.label };
@@ -59,7 +65,7 @@ export class Table {
       const cell = element(place === 0 ? "th" : "td", attributes, inner, bar);
       return { cell, inner, bar };
     });
-    return { line: element("tr", { role: "row" }, ...cells.map(({ cell }) => cell)), cells };
+    return Object.assign(shown, { line: element("tr", { role: "row" }, ...cells.map(({ cell }) => cell)), cells });
   }
 }
 

@@ -10,9 +10,7 @@ use super::number::{NOTHING, bytes, count, duration, exact, percent, rate};
 use super::pane::Pane;
 use super::snapshot::{Pair, Snapshot};
 use super::{first, latency, tables};
-
-/// A shorter time until the spool is full is not told more exactly.
-const FULL_SOON: Duration = Duration::from_mins(1);
+use crate::time_left::time_left;
 
 /// The tables that a model has.
 pub(super) const PANES: usize = 4;
@@ -150,12 +148,7 @@ fn spool(status: &Status) -> String {
     let spool = &status.spool;
     let share = percent(spool.bytes as f64 / spool.bytes_max as f64);
     let files = if spool.segments == 1 { "file" } else { "files" };
-    let left = match spool.full_in_seconds.map(Duration::from_secs) {
-        _ if spool.bytes >= spool.bytes_max => ", full".to_owned(),
-        Some(left) if left < FULL_SOON => ", full in less than a minute at this pace".to_owned(),
-        Some(left) => format!(", full in {} at this pace", duration(left)),
-        None => String::new(),
-    };
+    let left = time_left(spool);
     let damaged = match spool.quarantined {
         0 => String::new(),
         pieces => format!("   damaged pieces {}", exact(pieces)),

@@ -15,6 +15,7 @@ mod page;
 mod page_faults;
 mod page_history;
 mod page_keys;
+mod page_orders;
 mod picture;
 mod prometheus;
 #[path = "../support/mod.rs"]

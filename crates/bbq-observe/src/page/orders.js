@@ -1,0 +1,89 @@
+// What an operator tells a sink. With a token the page asks the server, as `bbq sink` does. Without tokens the server takes this from no
+// page, so that no other site in the same browser can ask either: the page shows the commands then.
+
+import { copyButton } from "./copy.js";
+import { byId, element, setText } from "./element.js";
+import { stateOf } from "./problems.js";
+
+// The server gives a sink half a minute.
+const PATIENCE_MS = 40000;
+const DEFAULT_ADMINS = ["127.0.0.1:7790", "localhost:7790"];
+
+const ORDERS = [
+  { action: "pause", label: "Pause", does: "It delivers nothing until it is resumed, also after a restart. Its messages wait in the spool.", fits: (sink) => !sink.paused },
+  { action: "resume", label: "Resume", does: "It delivers the messages that wait for it.", fits: (sink) => sink.paused },
+  { action: "resend", label: "Resend dead letters", does: "It gets the messages again that it refused or skipped, as far as they are kept.", fits: () => true },
+  { action: "skip", label: "Skip one message", does: "The message that it would deliver next is kept as a dead letter instead.", fits: () => true, isAskedTwice: true },
+];
+
+export class Orders {
+  constructor(server) {
+    this.server = server;
+    this.dialog = byId("order-dialog");
+    this.name = null;
+    this.items = [];
+    // Closed while it is under way, the order is still carried out.
+    this.dialog.addEventListener("close", () => { this.name = null; });
+  }
+
+  open(sink) {
+    this.name = sink.name;
+    setText(byId("order-title"), "Sink " + sink.name);
+    setText(byId("order-result"), "");
+    const newItem = this.server.hasToken() ? (order) => this.withButton(order) : (order) => withCommand(order, sink.name);
+    this.items = ORDERS.map((order) => ({ order, line: newItem(order) }));
+    byId("order-list").replaceChildren(...this.items.map(({ line }) => line));
+    byId("order-where").hidden = this.server.hasToken();
+    this.show(sink);
+    this.dialog.showModal();
+  }
+
+  update(status) {
+    if (this.name === null) return;
+    const sink = status.sinks.find(({ name }) => name === this.name);
+    if (sink) this.show(sink);
+    else this.dialog.close();
+  }
+
+  show(sink) {
+    setText(byId("order-state"), stateOf(sink));
+    for (const { order, line } of this.items) line.hidden = !order.fits(sink);
+  }
+
+  withButton({ action, label, does, isAskedTwice }) {
+    const button = element("button", { type: "button" }, label);
+    let isSure = !isAskedTwice;
+    button.addEventListener("click", async () => {
+      if (!isSure) {
+        isSure = true;
+        setText(button, "Yes: " + label.toLowerCase());
+        return;
+      }
+      isSure = !isAskedTwice;
+      setText(button, label);
+      await this.give(action, this.name);
+    });
+    return element("li", {}, button, element("span", {}, does));
+  }
+
+  async give(action, name) {
+    const tell = (text) => { if (this.name === name) setText(byId("order-result"), text); };
+    tell("asking the sink");
+    try {
+      tell(await this.server.order("sinks/" + action + "?" + new URLSearchParams({ name }), PATIENCE_MS));
+    } catch (error) {
+      tell("not done: " + (error.message || "the server does not accept the token"));
+    }
+  }
+}
+
+function withCommand({ action, does }, name) {
+  const admin = DEFAULT_ADMINS.includes(location.host) ? "" : "--admin " + location.host + " ";
+  const text = "bbq sink " + action + " " + admin + (name.startsWith("-") ? "-- " : "") + quoted(name);
+  return element("li", {}, element("code", {}, text), copyButton(text), element("span", {}, does));
+}
+
+// As a shell reads it.
+function quoted(word) {
+  return /^[\w.:\/@%+,=-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'";
+}
