@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::client;
 use super::cluster::{Cluster, Topics};
-use super::context::Context;
+use super::context::{Context, Failure};
 use super::copies::Copies;
 use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
@@ -46,6 +46,8 @@ pub(super) struct Connection {
     pub(super) message_bytes_max: usize,
     /// The largest batch of several messages.
     pub(super) batch_bytes: usize,
+    /// When the transaction was begun.
+    pub(super) begun_at: Instant,
     /// When the last transaction was committed.
     pub(super) committed_at: Instant,
     /// The messages of the transaction, and the bytes of each.
@@ -124,6 +126,7 @@ impl Connection {
             positions: Positions::default(),
             message_bytes_max,
             batch_bytes,
+            begun_at: Instant::now(),
             committed_at: Instant::now(),
             sent: Vec::new(),
             known_end: KnownEnd::new(0),
@@ -264,11 +267,10 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn abort(&self, call: &Call<'_>) -> Result<(), Ended> {
+    /// Returns the failures that came meanwhile, and one for each message that was taken back.
+    pub(super) fn abort(&self, call: &Call<'_>) -> Result<Vec<Failure>, Ended> {
         self.call(call, |producer| producer.abort_transaction(CALL_TIMEOUT))?;
-        // What was taken back is reported, too.
-        let _taken_back = self.producer.context().take_failures();
-        Ok(())
+        Ok(self.producer.context().take_failures())
     }
 }
 

@@ -94,7 +94,7 @@ impl Connection {
         if is_committed {
             self.call(call, |producer| producer.commit_transaction(CALL_TIMEOUT))
         } else {
-            self.abort(call)
+            self.abort(call).map(|_taken_back| ())
         }
     }
 }

@@ -53,6 +53,7 @@ mod run;
 mod security;
 mod settings;
 mod shared;
+mod size;
 mod target;
 mod thread;
 mod topic;

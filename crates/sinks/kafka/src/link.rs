@@ -12,15 +12,6 @@ use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::shared::Shared;
 
-/// The largest transaction: messages, and bytes unless one message is larger. With small ones, a commit takes longer than the
-/// messages; librdkafka keeps the messages in memory, with 200 bytes of its own for each.
-pub(super) const TRANSACTION_MESSAGES_MAX: usize = 128 * 1024;
-pub(super) const TRANSACTION_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// After transactions that failed they are smaller, but not smaller than this: one that always takes longer than the brokers wait
-/// would be begun again for ever.
-const TRANSACTION_MESSAGES_MIN: usize = 64;
-const TRANSACTION_BYTES_MIN: usize = 64 * 1024;
-
 /// See the module.
 pub(super) struct KafkaLink {
     pub(super) settings: Arc<KafkaSettings>,
@@ -30,7 +21,6 @@ pub(super) struct KafkaLink {
     pub(super) outgoing: OutgoingGroups,
     pub(super) encoder: Encoder,
     pub(super) refused: Refused,
-    pub(super) size: TransactionSize,
     /// Whether the topic took a message since the sink was opened.
     pub(super) has_taken: bool,
     /// Messages that the brokers refused since the topic took one, or since the sink waited because of so many.
@@ -39,13 +29,6 @@ pub(super) struct KafkaLink {
     pub(super) apart: Intervals,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
-}
-
-/// How large a transaction may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TransactionSize {
-    pub(super) messages: usize,
-    pub(super) bytes: usize,
 }
 
 /// How a connection ended.
@@ -57,22 +40,6 @@ pub(super) enum Ended {
     Lost(io::Error),
     /// The driver does not want the link any more.
     Stopped,
-}
-
-impl TransactionSize {
-    fn largest() -> TransactionSize {
-        TransactionSize { messages: TRANSACTION_MESSAGES_MAX, bytes: TRANSACTION_BYTES_MAX }
-    }
-
-    pub(super) fn grow(&mut self) {
-        self.messages = (self.messages * 2).min(TRANSACTION_MESSAGES_MAX);
-        self.bytes = (self.bytes * 2).min(TRANSACTION_BYTES_MAX);
-    }
-
-    pub(super) fn shrink(&mut self) {
-        self.messages = (self.messages / 2).max(TRANSACTION_MESSAGES_MIN);
-        self.bytes = (self.bytes / 2).max(TRANSACTION_BYTES_MIN);
-    }
 }
 
 impl KafkaLink {
@@ -93,7 +60,6 @@ impl KafkaLink {
             outgoing,
             encoder,
             refused,
-            size: TransactionSize::largest(),
             has_taken: false,
             refused_in_a_row: 0,
             apart: Intervals::default(),

@@ -8,10 +8,11 @@ use bbq_sink::{Doubts, Links, PendingGroup, Settled};
 use bbq_spool::LanePlace;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::link::{KafkaLink, TRANSACTION_BYTES_MAX};
+use super::link::KafkaLink;
 use super::run::RunningLink;
 use super::settings::KafkaSettings;
 use super::shared::{Remembered, Shared};
+use super::size::TRANSACTION_BYTES_MAX;
 use super::thread::KafkaThread;
 
 /// See the module.

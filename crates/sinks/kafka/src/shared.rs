@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bbq_sink::{Doubts, Losses, Position, Positions};
 use bbq_spool::LanePlace;
 
 use super::refused::Refused;
+use super::size::TransactionSize;
 
 /// What the cursor remembers.
 ///
@@ -55,6 +57,8 @@ struct State {
     writes: u64,
     /// Largest batch that the brokers are known to take, if they refused a larger one.
     batch_bytes_max: Option<usize>,
+    /// Learned of the brokers, so it outlives a link.
+    size: TransactionSize,
 }
 
 impl Remembered {
@@ -110,6 +114,7 @@ impl Shared {
             is_taken_over: false,
             writes: 0,
             batch_bytes_max: None,
+            size: TransactionSize::largest(),
         };
         Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
@@ -246,6 +251,20 @@ impl Shared {
 
     pub(super) fn writes(&self) -> u64 {
         self.state().writes
+    }
+
+    pub(super) fn size(&self) -> TransactionSize {
+        self.state().size
+    }
+
+    /// See [`TransactionSize::taken`].
+    pub(super) fn taken(&self, took: Duration, timeout: Duration) {
+        self.state().size.taken(took, timeout);
+    }
+
+    /// See [`TransactionSize::shrink`].
+    pub(super) fn shrink(&self) {
+        self.state().size.shrink();
     }
 
     pub(super) fn batch_bytes_max(&self) -> Option<usize> {

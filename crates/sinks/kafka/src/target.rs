@@ -11,11 +11,11 @@ use bbq_sink::{
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
 use bbq_storage::Storage;
 
-use super::link::TRANSACTION_BYTES_MAX;
 use super::links::KafkaLinks;
 use super::security::{MECHANISM_WORDS, Security};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Remembered;
+use super::size::TRANSACTION_BYTES_MAX;
 use super::topic::{self, check_topic};
 
 /// The port of a broker, unless it is configured.

@@ -37,7 +37,7 @@ const DELIVERY_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_BYTES_MIN: usize = 512;
 /// Most messages that are given up before the topic has taken one: then it is the topic that is at fault.
 const FIRST_REFUSALS_MAX: usize = 16;
-/// Messages in a row that are given up between two waits, and at once: see `http/refusals`.
+/// Messages in a row that are given up between two waits, and at once: see `requests/refusals` of bbq-sink.
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
 /// Stands for the record about the progress; messages are numbered from 1 on.
 pub(super) const PROGRESS: usize = 0;
@@ -48,6 +48,17 @@ const OWN: usize = 1;
 enum Unsent {
     Failed(KafkaError),
     Ended(Ended),
+}
+
+/// What failures mean.
+#[derive(Default)]
+struct Judged {
+    refused: Vec<((u32, u64), Code)>,
+    needs_smaller_batch: bool,
+    /// Whether other messages of a batch with a refused one would be taken.
+    has_innocent: bool,
+    /// It is no matter of messages.
+    trouble: Option<Code>,
 }
 
 /// Why nothing more is taken for a transaction.
@@ -85,13 +96,17 @@ impl Connection {
                 return self.recover(link, call, None);
             }
             if self.settings.is_exactly_once {
-                self.commit(link, call).inspect_err(|_| link.size.shrink())?;
+                self.commit(link, call).inspect_err(|_| link.shared.shrink())?;
             }
             link.shared.wrote();
             (link.has_taken, link.refused_in_a_row) = (true, 0);
-            link.size.grow();
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
+            let timeout = match self.settings.is_exactly_once {
+                true => self.settings.transaction_timeout,
+                false => super::connection::RESPONSE_TIMEOUT,
+            };
+            link.shared.taken(self.committed_at.duration_since(self.begun_at), timeout);
         }
         if !link.refused.is_empty() {
             link.shared.note_refused(&mut link.refused);
@@ -105,13 +120,16 @@ impl Connection {
     fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Outcomes, Unsent> {
         self.sent.clear();
         let (mut outcomes, mut transaction_bytes) = (Outcomes::default(), 0);
+        let size = link.shared.size();
         let due = self.committed_at + COMMIT_INTERVAL;
         loop {
             while let Ok(group) = link.groups.try_recv() {
                 link.push(group, &self.committed);
             }
-            let Connection { producer, settings, positions, sent, message_bytes_max, topics, .. } = self;
-            let KafkaLink { outgoing, encoder, refused, size, .. } = link;
+            let Connection {
+                producer, settings, positions, sent, message_bytes_max, topics, begun_at, ..
+            } = self;
+            let KafkaLink { outgoing, encoder, refused, .. } = link;
             // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
             let mut too_large = Vec::new();
             let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
@@ -131,9 +149,12 @@ impl Connection {
                     return Ok(Some(Rejection { why, has_letter: false }));
                 }
                 let topic = topic_of(topics, message.topic, sent.is_empty(), settings, call)?;
-                if sent.is_empty() && settings.is_exactly_once {
-                    let begun = producer.begin_transaction();
-                    begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
+                if sent.is_empty() {
+                    *begun_at = Instant::now();
+                    if settings.is_exactly_once {
+                        let begun = producer.begin_transaction();
+                        begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
+                    }
                 }
                 sent.push((record, bytes));
                 send(producer, call, topic, message, sent.len()).map_err(Stop::Unsent)?;
@@ -219,7 +240,7 @@ impl Connection {
             if left < before {
                 (before, patience) = (left, Patience::new());
             } else if let Some(why) = patience.end(&self.settings, context) {
-                link.size.shrink();
+                link.shared.shrink();
                 return Err(Ended::InDoubt(why));
             }
             call.pause(DELIVERY_INTERVAL);
@@ -243,33 +264,20 @@ impl Connection {
         // Without a transaction the others are delivered, if all were sent.
         let has_waited = !self.settings.is_exactly_once && unsent.is_none();
         link.has_taken |= has_waited && failures.len() < self.sent.len();
-        self.check_fatal().inspect_err(|_| link.size.shrink())?;
-        let (mut trouble, mut needs_smaller_batch) = (None, false);
-        let mut refused = Vec::new();
-        // The brokers blame some messages of a batch, and not all.
-        let has_innocent = failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord);
-        for Failure { number, code } in failures {
-            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
-            match (verdict(code), message) {
-                (Verdict::Innocent, _) => {}
-                (Verdict::Refused, Some((record, _))) => refused.push((record, code)),
-                // It was alone in its batch.
-                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
-                    refused.push((record, code));
-                }
-                (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
-                    needs_smaller_batch = true
-                }
-                _ => trouble = Some(code),
-            }
-        }
+        self.check_fatal().inspect_err(|_| link.shared.shrink())?;
+        let mut judged = self.judge(&failures);
         if self.settings.is_exactly_once {
-            self.abort(call)?;
+            // One round for each batch with a refused message would be too many.
+            let late = self.judge(&self.abort(call)?);
+            let room = REFUSED_IN_A_ROW_MAX.saturating_sub(judged.refused.len());
+            judged.refused.extend(late.refused.into_iter().take(room));
+            judged.has_innocent |= late.has_innocent;
         }
-        if let Some(code) = trouble {
-            link.size.shrink();
+        if let Some(code) = judged.trouble {
+            link.shared.shrink();
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
+        let Judged { refused, needs_smaller_batch, has_innocent, .. } = judged;
         if refused.is_empty() && !needs_smaller_batch {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
@@ -285,6 +293,31 @@ impl Connection {
         Ok(())
     }
 
+    /// What failures of this transaction mean.
+    fn judge(&self, failures: &[Failure]) -> Judged {
+        let mut judged = Judged {
+            // The brokers blame some messages of a batch, and not all.
+            has_innocent: failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord),
+            ..Judged::default()
+        };
+        for &Failure { number, code } in failures {
+            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
+            match (verdict(code), message) {
+                (Verdict::Innocent, _) => {}
+                (Verdict::Refused, Some((record, _))) => judged.refused.push((record, code)),
+                // It was alone in its batch.
+                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
+                    judged.refused.push((record, code));
+                }
+                (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
+                    judged.needs_smaller_batch = true;
+                }
+                _ => judged.trouble = Some(code),
+            }
+        }
+        judged
+    }
+
     /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, may be at fault itself:
     /// nobody wants the whole spool among the dead letters, which have little room. Senders chose the messages, so the topic is asked.
     fn give_up(
@@ -297,7 +330,7 @@ impl Connection {
         let Some((_, code)) = refused.first() else { return Ok(()) };
         let failed = |why: &str| Err(Ended::Failed(io::Error::other(format!("{}; {why}", refusal(*code)))));
         if refused.len() > REFUSED_IN_A_ROW_MAX {
-            link.size.shrink();
+            link.shared.shrink();
             return failed("they refused too many messages at once; check the settings of the topic");
         }
         let may_take = link.has_taken || has_innocent || self.committed != Positions::default();
@@ -351,7 +384,7 @@ impl Connection {
         self.wait_delivered(link, call)?;
         let failure = self.producer.context().take_failures().first().copied();
         self.check_fatal()?;
-        self.abort(call)?;
+        let _taken_back = self.abort(call)?;
         match failure {
             None => Ok(true),
             Some(failure) if verdict(failure.code) == Verdict::Refused => Ok(false),
