@@ -12,11 +12,9 @@ const RECONNECT_MAX_MS: &str = "1000";
 const LINGER_MS: &str = "5";
 /// Messages of a batch, unless the bytes are enough.
 const BATCH_MESSAGES_MAX: &str = "100000";
-/// Bytes of a batch, unless a message is larger or the topic takes less: of this size, its own cost does not matter.
-const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Batches of a partition that librdkafka sends one after the other. It goes on when they are acknowledged, so with its default of one a
-/// batch would take a whole round trip. The brokers take no more of an idempotent producer.
-const BATCHES_AT_ONCE: &str = "5";
+/// Bytes of a batch, unless a message is larger or the topic takes less. librdkafka sends the next batch of a partition when this one is
+/// acknowledged, so far from the brokers this is what a partition gets in a round trip; and topics take little more by default.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// What librdkafka sends in any case: the record about the progress may be larger than the largest message.
 const MESSAGE_BYTES_MIN: usize = 1024 * 1024;
 /// The largest message that librdkafka can be told to send.
@@ -80,7 +78,6 @@ pub(super) fn producer(
         .set("linger.ms", LINGER_MS)
         .set("batch.num.messages", BATCH_MESSAGES_MAX)
         .set("batch.size", batch_bytes.to_string())
-        .set("queue.buffering.backpressure.threshold", BATCHES_AT_ONCE)
         .set("message.max.bytes", message_bytes_max.clamp(MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX).to_string())
         .set("queue.buffering.max.messages", (TRANSACTION_MESSAGES_MAX + QUEUE_MESSAGES_EXTRA).to_string())
         .set("queue.buffering.max.kbytes", queue_kib.to_string())
