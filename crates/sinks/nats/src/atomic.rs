@@ -72,6 +72,8 @@ pub(super) struct AtomicWriter {
     /// How far the stream is with everything that is taken.
     positions: Positions,
     payload_max: usize,
+    /// See [`super::shared::Shared::judge`].
+    judged: usize,
     staged: Batch,
     /// The oldest is in front.
     committing: VecDeque<Committing>,
@@ -135,14 +137,8 @@ impl AtomicWriter {
             }
         }
         let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
-        let payload_max = link.target.encoding.payload_max(largest);
         let payload = Progress::payload(&link.shared.writer, &positions);
-        if payload_max < payload.len() {
-            return Err(Ended::Failed(io::Error::other(format!(
-                "the server takes messages of {largest} bytes with headers, which is too little; raise its max_payload, or the \
-                 stream's max_msg_size"
-            ))));
-        }
+        let payload_max = link.target.encoding.payload_max(largest, payload.len())?;
         link.outgoing.rewind(&positions);
         let known = Places { progress: sequence, last: last_sequence };
         let mut writer =
@@ -175,6 +171,7 @@ impl AtomicWriter {
             stored: positions.clone(),
             positions,
             payload_max,
+            judged: link.shared.judge(payload_max),
             staged: Batch::new(FIRST + 1, &epoch),
             epoch,
             committing: VecDeque::new(),
@@ -274,7 +271,7 @@ impl AtomicWriter {
             return Ok(false);
         }
         let (messages, bytes) = self.staged.room();
-        let limits = Limits { messages, bytes, payload: self.payload_max };
+        let limits = Limits { messages, bytes, payload: self.payload_max, judged: self.judged };
         let Taken { messages, bytes, outcomes } =
             Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
         if link.outgoing.has_conflict() {

@@ -41,7 +41,8 @@ pub(super) async fn write(
     let nothing = Positions::default();
     link.outgoing.rewind(&nothing);
     let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
-    let payload = link.target.encoding.payload_max(largest);
+    let payload = link.target.encoding.payload_max(largest, 1)?;
+    let judged = link.shared.judge(payload);
     let (mut chunks, mut number, mut positions) = (VecDeque::<Chunk>::new(), 0_u64, Positions::default());
     let patience = server.patience;
     let mut deadline = Instant::now() + patience;
@@ -52,7 +53,7 @@ pub(super) async fn write(
         let in_flight: usize = chunks.iter().map(|chunk| chunk.unacknowledged).sum();
         if !link.outgoing.is_taken() && in_flight < IN_FLIGHT_MAX {
             let messages = CHUNK_MESSAGES_MAX.min(IN_FLIGHT_MAX - in_flight);
-            let limits = Limits { messages, bytes: CHUNK_BYTES_MAX, payload };
+            let limits = Limits { messages, bytes: CHUNK_BYTES_MAX, payload, judged };
             let Taken { messages, outcomes, .. } =
                 Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut positions);
             let unacknowledged = messages.len();
