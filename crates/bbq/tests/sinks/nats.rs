@@ -480,6 +480,21 @@ fn a_server_without_jetstream_and_wrong_credentials_are_told() {
     told(&closed, &wrong, &["uthorization", "check user and password_file"]);
 }
 
+#[test]
+fn a_user_without_permission_for_the_progress_is_told() {
+    let mut nats = Nats::new(new_server()).config(
+        "authorization { users = [ { user: operator, password: secret }, { user: bbq, password: secret, permissions: { publish: \
+         [\"logs\", \"$JS.API.>\"], subscribe: [\"_INBOX.>\"] } } ] }\nno_auth_user: bbq\n",
+    );
+    nats.credentials = json!({ "user": "operator", "pass": "secret" });
+    let _broker = nats.start();
+    told(
+        &nats,
+        &edge(&nats, ""),
+        &["ermissions Violation for Publish to \"bbq.progress.", "to that of the progress"],
+    );
+}
+
 /// While the server hangs, with messages on their way.
 fn hang<'a>(nats: &'a Nats, setup: &Setup, send: impl Fn(&[u8])) -> NatsServer<'a> {
     let broker = nats.start();
