@@ -187,6 +187,33 @@ fn what_the_nats_server_has_lost_is_sent_again() {
     assert_eq!(letters.stdout.len(), 1001);
 }
 
+/// The NATS server comes back without the stream, and takes smaller messages than before.
+#[test]
+fn what_was_lost_and_is_too_large_now_is_kept() {
+    let nats = Nats::new(new_server());
+    let broker = nats.start();
+    let first = edge(&nats, "");
+    let at_first = first.start();
+    let large = "x".repeat(900);
+    at_first.send(1, format!("0 0\n{large}\n0 1\n").as_bytes());
+    at_first.wait_delivered(3);
+    broker.kill();
+    fs::remove_dir_all(nats.directory().join("store")).expect("it is there");
+    let nats = nats.config("max_payload: 1000\n");
+    let broker = nats.start();
+    at_first.wait_log("this is not the stream that earlier messages went to");
+    let status = at_first.wait_status("a rejected message", |status| {
+        status["ledger"]["dropped"]["refused"] == 1 && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    assert_once_and_in_order(&broker.client().read(STREAM, "logs"), 1, 2);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    let mut found = fs::read_dir(first.data().join("dead-letters")).expect("a message was rejected");
+    let spool = found.next().expect("one sink").expect("its name").path();
+    let letters = run(Command::new(BBQ).args(["spool", "cat"]).arg(spool), b"");
+    assert_eq!(String::from_utf8_lossy(&letters.stdout), format!("{large}\n"));
+}
+
 /// While the server is away, nothing is forgotten.
 #[test]
 fn an_outage_may_be_longer_than_messages_are_kept() {
@@ -451,6 +478,21 @@ fn a_server_without_jetstream_and_wrong_credentials_are_told() {
     fs::write(&password, "wrong\n").expect("a file");
     let wrong = edge(&closed, &format!("&user=bbq&password_file={}", password.display()));
     told(&closed, &wrong, &["uthorization", "check user and password_file"]);
+}
+
+#[test]
+fn a_user_without_permission_for_the_progress_is_told() {
+    let mut nats = Nats::new(new_server()).config(
+        "authorization { users = [ { user: operator, password: secret }, { user: bbq, password: secret, permissions: { publish: \
+         [\"logs\", \"$JS.API.>\"], subscribe: [\"_INBOX.>\"] } } ] }\nno_auth_user: bbq\n",
+    );
+    nats.credentials = json!({ "user": "operator", "pass": "secret" });
+    let _broker = nats.start();
+    told(
+        &nats,
+        &edge(&nats, ""),
+        &["ermissions Violation for Publish to \"bbq.progress.", "to that of the progress"],
+    );
 }
 
 /// While the server hangs, with messages on their way.

@@ -72,6 +72,8 @@ pub(super) struct AtomicWriter {
     /// How far the stream is with everything that is taken.
     positions: Positions,
     payload_max: usize,
+    /// See [`super::shared::Shared::judge`].
+    judged: usize,
     staged: Batch,
     /// The oldest is in front.
     committing: VecDeque<Committing>,
@@ -135,14 +137,8 @@ impl AtomicWriter {
             }
         }
         let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
-        let payload_max = link.target.encoding.payload_max(largest);
         let payload = Progress::payload(&link.shared.writer, &positions);
-        if payload_max < payload.len() {
-            return Err(Ended::Failed(io::Error::other(format!(
-                "the server takes messages of {largest} bytes with headers, which is too little; raise its max_payload, or the \
-                 stream's max_msg_size"
-            ))));
-        }
+        let payload_max = link.target.encoding.payload_max(largest, payload.len())?;
         link.outgoing.rewind(&positions);
         let known = Places { progress: sequence, last: last_sequence };
         let mut writer =
@@ -175,7 +171,8 @@ impl AtomicWriter {
             stored: positions.clone(),
             positions,
             payload_max,
-            staged: Batch::new(FIRST + 1, &epoch),
+            judged: link.shared.judge(payload_max),
+            staged: Batch::new(FIRST + 1, &epoch, link.pipeline.bytes),
             epoch,
             committing: VecDeque::new(),
             displaced: None,
@@ -198,9 +195,10 @@ impl AtomicWriter {
     /// Publishes groups until the connection fails.
     pub(super) async fn write(mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
         let ended = self.publish(link).await;
-        if self.committing.len() > 1 && matches!(ended, Err(Ended::InDoubt(_))) {
-            // They may have been too many for the server.
-            link.pipeline.refused();
+        if let Err(Ended::InDoubt(error)) = &ended {
+            let bytes = self.committing.iter().map(|committing| committing.batch.bytes);
+            let bytes = bytes.fold(self.staged.bytes, usize::max);
+            link.pipeline.ended_in_doubt(error, self.committing.len(), bytes);
         }
         ended
     }
@@ -255,7 +253,7 @@ impl AtomicWriter {
         self.expected = self.known;
         self.positions.clone_from(&self.stored);
         link.outgoing.again(&self.stored);
-        let next = Batch::new(self.staged.number + 1, &self.epoch);
+        let next = Batch::new(self.staged.number + 1, &self.epoch, link.pipeline.bytes);
         let mut staged = std::mem::replace(&mut self.staged, next);
         if staged.messages == 0 {
             return Ok(());
@@ -274,7 +272,7 @@ impl AtomicWriter {
             return Ok(false);
         }
         let (messages, bytes) = self.staged.room();
-        let limits = Limits { messages, bytes, payload: self.payload_max };
+        let limits = Limits { messages, bytes, payload: self.payload_max, judged: self.judged };
         let Taken { messages, bytes, outcomes } =
             Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
@@ -311,7 +309,7 @@ impl AtomicWriter {
         if self.staged.outcomes.is_empty() || !may_be_sent || self.displaced.is_some() {
             return Ok(false);
         }
-        let next = Batch::new(self.staged.number + 1, &self.epoch);
+        let next = Batch::new(self.staged.number + 1, &self.epoch, link.pipeline.bytes);
         let batch = std::mem::replace(&mut self.staged, next);
         if batch.messages == 0 {
             // The stream had everything, or nothing of it can be sent.
@@ -404,8 +402,66 @@ impl AtomicWriter {
         }
         self.is_careful = false;
         link.pipeline.committed();
+        link.pipeline.taken(committing.batch.bytes, committing.sent.elapsed(), self.server.patience);
         link.shared.wrote(self.known.progress, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_server;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn writer(link: &NatsLink, server: Server) -> AtomicWriter {
+        let known = Places { progress: 0, last: 0 };
+        let progress = "bbq.progress.1".to_owned();
+        AtomicWriter::new(link, server, progress, known, Positions::default(), 744, true).unwrap()
+    }
+
+    fn committing(number: u64, bytes: usize) -> Committing {
+        let mut batch = Batch::new(number, "1", MIB);
+        (batch.messages, batch.bytes) = (1, bytes);
+        let places = Places { progress: 2 * number, last: 2 * number };
+        let (is_behind, has_mark) = (false, false);
+        Committing {
+            batch,
+            places,
+            is_behind,
+            has_mark,
+            positions: Positions::default(),
+            sent: Instant::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_late_is_smaller_on_the_next_connection() {
+        let (mut link, mut server) = fake_server::connect("").await;
+        server.patience = Duration::from_millis(50);
+        let mut first = writer(&link, server);
+        assert_eq!(first.staged.room().1, MIB);
+        first.committing.push_back(committing(1, MIB));
+        let ended = first.write(&mut link).await;
+        assert!(matches!(ended, Err(Ended::InDoubt(_))));
+        let (_, server) = fake_server::connect("").await;
+        let mut next = writer(&link, server);
+        assert_eq!(next.staged.room().1, MIB / 2);
+        // It is taken at once.
+        next.committing.push_back(committing(1, MIB / 2));
+        let (inbox, payload) = (&next.server.inbox, Bytes::from_static(br#"{"seq":2}"#));
+        let reply = Message {
+            subject: format!("{inbox}.1").into(),
+            reply: None,
+            payload,
+            headers: None,
+            status: None,
+            description: None,
+            length: 0,
+        };
+        assert!(next.reply(&mut link, &reply).is_ok());
+        assert_eq!(link.pipeline.bytes, MIB);
     }
 }

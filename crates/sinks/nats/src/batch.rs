@@ -5,8 +5,6 @@ use bbq_sink::Outcomes;
 
 /// Messages of a batch: a server takes 1,000, of which one is about the progress, and one is a mark.
 const MESSAGES_MAX: usize = 998;
-/// Bytes of a batch, unless one message is larger: in a cluster a batch is one proposal.
-const BYTES_MAX: usize = 1024 * 1024;
 
 const BATCH_ID: &str = "Nats-Batch-Id";
 const BATCH_SEQUENCE: &str = "Nats-Batch-Sequence";
@@ -22,23 +20,25 @@ pub(super) struct Batch {
     pub(super) messages: usize,
     /// Of their payloads.
     pub(super) bytes: usize,
+    /// The same when it is full; see [`super::pipeline`].
+    bytes_max: usize,
     pub(super) outcomes: Outcomes,
 }
 
 impl Batch {
     /// The id is unique among the batches of all writers of a stream: a connection that was given up may still send what it has.
-    pub(super) fn new(number: u64, epoch: &str) -> Batch {
+    pub(super) fn new(number: u64, epoch: &str, bytes_max: usize) -> Batch {
         let id = format!("{epoch}-{number:x}");
-        Batch { number, id, messages: 0, bytes: 0, outcomes: Outcomes::default() }
+        Batch { number, id, messages: 0, bytes: 0, bytes_max, outcomes: Outcomes::default() }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.messages >= MESSAGES_MAX || self.bytes >= BYTES_MAX
+        self.messages >= MESSAGES_MAX || self.bytes >= self.bytes_max
     }
 
     /// How many messages may be added, and how many bytes unless one message is larger.
     pub(super) fn room(&self) -> (usize, usize) {
-        (MESSAGES_MAX.saturating_sub(self.messages), BYTES_MAX.saturating_sub(self.bytes))
+        (MESSAGES_MAX.saturating_sub(self.messages), self.bytes_max.saturating_sub(self.bytes))
     }
 
     /// Adds the headers of its next message.

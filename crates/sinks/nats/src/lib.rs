@@ -33,9 +33,10 @@
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
-//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many; `window` writes
+//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many, and how large; `window` writes
 //! message by message for older servers; `reply` is what a server says of both; `taken` is what they take from the groups, `message` what is
 //! made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
+//! `fake_server` is for unit tests.
 //!
 //! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
 //! Invariant: nothing is published before the progress was read over the same connection.
@@ -45,6 +46,8 @@
 mod atomic;
 mod batch;
 mod credentials;
+#[cfg(test)]
+mod fake_server;
 mod link;
 mod links;
 mod marks;

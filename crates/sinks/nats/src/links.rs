@@ -21,7 +21,7 @@ pub(super) struct NatsLinks {
 
 impl NatsLinks {
     pub(super) fn new(target: Arc<NatsSettings>, remembered: Remembered) -> io::Result<NatsLinks> {
-        let shared = Arc::new(Shared::new(remembered)?);
+        let shared = Arc::new(Shared::new(remembered, target.encoding.format_word())?);
         Ok(NatsLinks { target, resolver: Resolver::start()?, shared })
     }
 }

@@ -1,9 +1,11 @@
 //! Messages as a NATS server gets them: subject, headers and payload.
 
+use std::io;
+
 use async_nats::{HeaderMap, Subject};
 use bbq_format::Format;
 use bbq_format::names::{NameTemplate, Names};
-use bbq_sink::{Encode, Texts};
+use bbq_sink::{Encode, FORMAT_WORDS, Texts};
 use bbq_spool::Entry;
 use bbq_wire::Peer;
 use chrono::{DateTime, SecondsFormat};
@@ -37,10 +39,24 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    /// The largest payload of a server that takes `max_payload` bytes with headers.
-    pub(super) fn payload_max(&self, max_payload: usize) -> usize {
+    /// The largest payload of a server that takes `largest` bytes with headers. It must have room for `least` bytes.
+    pub(super) fn payload_max(&self, largest: usize, least: usize) -> io::Result<usize> {
         let headers = if self.has_origin { HEADERS_BYTES_MAX + ORIGIN_BYTES_MAX } else { HEADERS_BYTES_MAX };
-        max_payload.saturating_sub(headers)
+        let payload = largest.saturating_sub(headers);
+        if payload < least {
+            // Otherwise every message would be rejected.
+            return Err(io::Error::other(format!(
+                "the server takes messages of {largest} bytes with headers, and bbq needs {}; raise its max_payload, or the stream's \
+                 max_msg_size",
+                headers + least
+            )));
+        }
+        Ok(payload)
+    }
+
+    /// The word of the format in a SPEC.
+    pub(super) fn format_word(&self) -> &'static str {
+        FORMAT_WORDS.iter().find(|(_, format)| *format == self.format).map_or("", |(word, _)| *word)
     }
 }
 
@@ -112,4 +128,23 @@ impl Encode for Encoder {
 /// A text that may stand in a header.
 fn header_text(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject;
+
+    #[test]
+    fn a_server_without_room_for_a_message_is_told() {
+        let template = subject::parse("logs").unwrap();
+        let mut encoding = Encoding { template, format: Format::Json, has_origin: false };
+        assert_eq!(encoding.payload_max(1000, 1).unwrap(), 744);
+        assert_eq!(encoding.payload_max(257, 1).unwrap(), 1);
+        let error = encoding.payload_max(256, 1).unwrap_err().to_string();
+        assert!(error.contains("256 bytes") && error.contains("needs 257; raise its max_payload"), "{error}");
+        encoding.has_origin = true;
+        encoding.payload_max(1000, 1).unwrap_err();
+        assert_eq!(encoding.format_word(), "json");
+    }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Message, StatusCode};
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::batch::expect;
 use super::link::Ended;
-use super::server::{Server, api_error};
+use super::server::{Server, api_error, why_ended};
 
 /// `err_code`s of nats-server (errors.json).
 const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
@@ -27,12 +27,18 @@ pub(super) async fn publish_alone(
 ) -> Result<u64, Ended> {
     let mut headers = HeaderMap::new();
     expect(&mut headers, last);
-    let Server { client, replies, inbox, patience, .. } = server;
+    let Server { client, replies, inbox, ended, patience, .. } = server;
     let reply = format!("{inbox}.{ALONE}");
     let published = client.publish_with_reply_and_headers(subject.to_owned(), reply, headers, payload.into());
     in_time(*patience, published).await?;
-    let reply = timeout(*patience, replies.next()).await.map_err(|_| late(*patience))?;
-    sequence_of(&reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?)
+    let reply = tokio::select! {
+        biased;
+        Some(reply) = replies.next() => reply,
+        // A server that refuses the subject says so, and sends no reply.
+        why = why_ended(ended) => return Err(Ended::InDoubt(why)),
+        () = sleep(*patience) => return Err(late(*patience)),
+    };
+    sequence_of(&reply)
 }
 
 /// Waits for room among what is to be sent, but not without end.
@@ -83,5 +89,22 @@ pub(super) fn refusal(reply: &Message) -> Ended {
             if is_in_doubt { Ended::InDoubt(error) } else { Ended::Failed(error) }
         }
         None => Ended::InDoubt(io::Error::other("the server acknowledges in a way that bbq does not know")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_server;
+
+    #[tokio::test]
+    async fn a_permission_that_is_missing_for_the_progress_is_told() {
+        let refusal = r#"Permissions Violation for Publish to "bbq.progress.1""#;
+        let (_link, mut server) = fake_server::connect(refusal).await;
+        server.patience = Duration::from_secs(5);
+        let ended = publish_alone(&mut server, "bbq.progress.1", 0, "w1".to_owned()).await;
+        let Err(Ended::InDoubt(error)) = ended else { panic!("the server took it") };
+        let error = error.to_string();
+        assert!(error.contains(refusal) && error.contains("to that of the progress"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use bbq_spool::LanePlace;
 /// What the cursor remembers.
 ///
 /// ```text
-/// nats <id> <when the stream was made, or -> <place of the last progress in the stream> <positions> / <kept>
+/// nats <id> <when the stream was made, or -> <place of the last progress in the stream> <positions> / <kept> / <format> <payload>
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remembered {
@@ -18,6 +18,16 @@ pub(super) struct Remembered {
     pub(super) seen: Seen,
     /// Behind the last groups whose rejected messages are dead letters.
     pub(super) kept: Positions,
+    pub(super) judged: Judged,
+}
+
+/// The largest payload that a server took since groups are kept: larger messages of these groups are dead letters, and others may have been
+/// published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Judged {
+    /// In this format; empty if an older bbq wrote none.
+    format: String,
+    payload: usize,
 }
 
 /// How far the stream was when the server last told.
@@ -52,11 +62,15 @@ struct State {
     /// Whether it has no atomic batches.
     is_windowed: bool,
     losses: Losses,
+    judged: Judged,
+    /// Whether this is true for all groups that are kept.
+    is_judged_known: bool,
 }
 
 impl Remembered {
     pub(super) fn new() -> io::Result<Remembered> {
-        Ok(Remembered { id: random_id()?, seen: Seen::default(), kept: Positions::default() })
+        let (seen, kept, judged) = (Seen::default(), Positions::default(), Judged::default());
+        Ok(Remembered { id: random_id()?, seen, kept, judged })
     }
 
     /// `None` if the state is that of another kind of sink.
@@ -66,14 +80,19 @@ impl Remembered {
         let created = words.next()?;
         let sequence = words.next()?.parse().ok()?;
         let (positions, kept) = words.next()?.split_once('/')?;
+        // An older bbq wrote nothing behind what is kept.
+        let (kept, judged) = kept.split_once('/').unwrap_or((kept, ""));
         let (positions, kept) = (Positions::parse(positions)?, Positions::parse(kept)?);
+        let judged = Judged::parse(judged).unwrap_or_default();
         let created = if created == "-" { String::new() } else { created.to_owned() };
-        Some(Remembered { id, seen: Seen { created, sequence, positions }, kept })
+        Some(Remembered { id, seen: Seen { created, sequence, positions }, kept, judged })
     }
+}
 
-    fn text(id: &str, Seen { created, sequence, positions }: &Seen, kept: &Positions) -> String {
-        let created = if created.is_empty() { "-" } else { created };
-        format!("nats {id} {created} {sequence} {positions} / {kept}")
+impl Judged {
+    fn parse(text: &str) -> Option<Judged> {
+        let (format, payload) = text.trim().split_once(' ')?;
+        Some(Judged { format: format.to_owned(), payload: payload.parse().ok()? })
     }
 }
 
@@ -85,15 +104,23 @@ pub(super) fn random_id() -> io::Result<String> {
 }
 
 impl Shared {
-    pub(super) fn new(Remembered { id, seen, kept }: Remembered) -> io::Result<Shared> {
-        let state = State { seen, handed_over: kept.clone(), kept, ..State::default() };
+    /// For messages in this format.
+    pub(super) fn new(remembered: Remembered, format: &str) -> io::Result<Shared> {
+        let Remembered { id, seen, kept, judged } = remembered;
+        let is_same = judged.format == format;
+        let judged = if is_same { judged } else { Judged { format: format.to_owned(), payload: 0 } };
+        let is_judged_known = is_same || kept == Positions::default();
+        let handed_over = kept.clone();
+        let state = State { seen, handed_over, kept, judged, is_judged_known, ..State::default() };
         Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
 
     /// What the cursor remembers, with the groups that the driver has.
     pub(super) fn text(&self) -> String {
-        let state = self.state();
-        Remembered::text(&self.id, &state.seen, &state.handed_over)
+        let State { seen, handed_over, judged: Judged { format, payload }, .. } = &*self.state();
+        let Seen { created, sequence, positions } = seen;
+        let created = if created.is_empty() { "-" } else { created };
+        format!("nats {} {created} {sequence} {positions} / {handed_over} / {format} {payload}", self.id)
     }
 
     /// The driver has the groups before this place.
@@ -131,6 +158,14 @@ impl Shared {
     /// Behind the last groups whose rejected messages are dead letters.
     pub(super) fn kept(&self) -> Positions {
         self.state().kept.clone()
+    }
+
+    /// Messages larger than `payload` are rejected from now on. Returns the largest such limit since groups are kept: only a larger message
+    /// of these groups is certainly a dead letter. The limit never shrinks: for a message below it, two letters are better than none.
+    pub(super) fn judge(&self, payload: usize) -> usize {
+        let mut state = self.state();
+        state.judged.payload = state.judged.payload.max(payload);
+        if state.is_judged_known { state.judged.payload } else { usize::MAX }
     }
 
     /// Whether the stream has progress of this writer, as far as is known.
@@ -195,10 +230,27 @@ mod tests {
         let seen = Seen { created: "2026-11-20T11:33:49.1Z".to_owned(), sequence: 7, positions };
         for seen in [seen, Seen::default()] {
             let kept = Positions::parse("1:2048:5").unwrap();
-            let remembered = Remembered { seen, kept, ..Remembered::new().unwrap() };
-            let text = Remembered::text(&remembered.id, &remembered.seen, &remembered.kept);
-            assert_eq!(Remembered::parse(&text), Some(remembered));
+            let judged = Judged::parse("raw 744").unwrap();
+            let remembered = Remembered { seen, kept, judged, ..Remembered::new().unwrap() };
+            let shared = Shared::new(remembered.clone(), "raw").unwrap();
+            assert_eq!(Remembered::parse(&shared.text()), Some(remembered));
         }
         assert_eq!(Remembered::parse("link 1234"), None);
+        let older = Remembered::parse("nats 1234 - 0 0:8192:70 / 0:4096:50").unwrap();
+        assert_eq!(older.kept, Positions::parse("0:4096:50").unwrap());
+        assert_eq!(older.judged, Judged::default());
+    }
+
+    #[test]
+    fn the_largest_message_that_a_server_took_is_remembered() {
+        let open = |text: &str, format| Shared::new(Remembered::parse(text).unwrap(), format).unwrap();
+        let first = Shared::new(Remembered::new().unwrap(), "raw").unwrap();
+        assert_eq!([first.judge(700), first.judge(900), first.judge(500)], [700, 900, 900]);
+        first.hand_over(LanePlace { lane: 0, position: 4096, record: 9 });
+        let text = first.text();
+        assert_eq!(open(&text, "raw").judge(600), 900);
+        // Messages had other sizes then, or it is unknown which were rejected.
+        assert_eq!(open(&text, "json").judge(600), usize::MAX);
+        assert_eq!(open("nats 1234 - 0 / 0:4096:9", "raw").judge(600), usize::MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! What is taken from the groups to be published together.
 
-use bbq_sink::{Outcomes, OutgoingGroups, Positions, Rejection};
+use bbq_sink::{Known, Outcomes, OutgoingGroups, Positions, Rejection};
 
 use super::message::{Encoder, Message};
 
@@ -12,6 +12,8 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
     /// A larger message is rejected.
     pub(super) payload: usize,
+    /// See [`super::shared::Shared::judge`].
+    pub(super) judged: usize,
 }
 
 /// See the module.
@@ -25,6 +27,22 @@ pub(super) struct Taken {
 
 /// A limit is reached.
 struct Full;
+
+impl Limits {
+    /// Why a message of so many bytes is not published, if it is too large.
+    fn rejection(&self, bytes: usize, known: Known) -> Option<Rejection> {
+        if bytes <= self.payload {
+            return None;
+        }
+        // Of a group whose rejected messages are dead letters, it may have been published, as a server took larger ones then.
+        let may_be_published = known.has_letters && bytes <= self.judged;
+        if may_be_published && known.is_stored {
+            return None;
+        }
+        let has_letter = known.has_letters && !may_be_published;
+        Some(Rejection { why: too_large(bytes, self.payload), has_letter })
+    }
+}
 
 impl Taken {
     /// Takes messages, as far as the limits allow, and moves `positions` behind them.
@@ -42,15 +60,12 @@ impl Taken {
             if messages.len() >= limits.messages || *bytes >= limits.bytes || is_too_many {
                 return Err(Full);
             }
-            if message_bytes > limits.payload {
-                let why = too_large(message_bytes, limits.payload);
-                return Ok(Some(Rejection { why, has_letter: known.has_letters }));
-            }
-            if !known.is_stored {
+            let rejected = limits.rejection(message_bytes, known);
+            if rejected.is_none() && !known.is_stored {
                 *bytes += message_bytes;
                 messages.push(message);
             }
-            Ok(None)
+            Ok(rejected)
         });
         taken
     }
@@ -60,4 +75,33 @@ fn too_large(bytes: usize, max: usize) -> String {
     format!(
         "the message has {bytes} bytes, and the NATS server takes {max} beside the headers; raise its max_payload"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a message is rejected, and whether it is a dead letter already.
+    fn rejected(bytes: usize, judged: usize, is_stored: bool, has_letters: bool) -> Option<bool> {
+        let limits = Limits { messages: 1, bytes: 1, payload: 100, judged };
+        let rejection = limits.rejection(bytes, Known { is_stored, has_letters });
+        rejection.map(|rejection| rejection.has_letter)
+    }
+
+    #[test]
+    fn a_message_is_a_dead_letter_already_only_if_no_server_took_it() {
+        assert_eq!(rejected(100, 100, false, true), None);
+        // As always: its group comes for the first time, or once more.
+        assert_eq!(rejected(101, 100, false, false), Some(false));
+        assert_eq!(rejected(101, 100, true, false), Some(false));
+        assert_eq!(rejected(101, 100, false, true), Some(true));
+        assert_eq!(rejected(101, 100, true, true), Some(true));
+        // A server took it, and has lost it: in no stream, and no dead letter.
+        assert_eq!(rejected(101, 200, false, true), Some(false));
+        assert_eq!(rejected(201, 200, false, true), Some(true));
+        // It has not lost it.
+        assert_eq!(rejected(101, 200, true, true), None);
+        // Whether its letter is kept is unknown.
+        assert_eq!(rejected(101, 200, true, false), Some(false));
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::time::Duration;
 
 use bbq_sink::{Outcomes, Positions};
 use futures_util::StreamExt as _;
@@ -19,7 +20,7 @@ use super::taken::{Limits, Taken};
 const IN_FLIGHT_MAX: usize = 1024;
 /// Messages that are taken at a time.
 const CHUNK_MESSAGES_MAX: usize = 256;
-/// Their bytes, unless one message is larger.
+/// Their bytes, unless one message is larger, or the server is slow; see [`super::pipeline`].
 const CHUNK_BYTES_MAX: usize = 256 * 1024;
 
 const MESSAGE_ID: &str = "Nats-Msg-Id";
@@ -28,8 +29,21 @@ const MESSAGE_ID: &str = "Nats-Msg-Id";
 struct Chunk {
     /// The number behind the last message.
     end: u64,
+    bytes: usize,
+    sent: Instant,
     unacknowledged: usize,
     outcomes: Outcomes,
+}
+
+/// What is on its way over a connection.
+struct Window {
+    /// The oldest is in front.
+    chunks: VecDeque<Chunk>,
+    /// Of the next message.
+    number: u64,
+    positions: Positions,
+    payload: usize,
+    judged: usize,
 }
 
 /// Publishes groups until the connection fails.
@@ -38,69 +52,134 @@ pub(super) async fn write(
     mut server: Server,
     stream: Stream,
 ) -> Result<Infallible, Ended> {
-    let nothing = Positions::default();
-    link.outgoing.rewind(&nothing);
+    link.outgoing.rewind(&Positions::default());
     let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
-    let payload = link.target.encoding.payload_max(largest);
-    let (mut chunks, mut number, mut positions) = (VecDeque::<Chunk>::new(), 0_u64, Positions::default());
-    let patience = server.patience;
-    let mut deadline = Instant::now() + patience;
-    loop {
-        while let Ok(group) = link.groups.try_recv() {
-            link.push(group, &nothing);
+    let payload = link.target.encoding.payload_max(largest, 1)?;
+    let judged = link.shared.judge(payload);
+    let (chunks, positions) = (VecDeque::new(), Positions::default());
+    Window { chunks, number: 0, positions, payload, judged }.write(link, &mut server).await
+}
+
+/// Most bytes of a chunk.
+fn chunk_bytes(link: &NatsLink) -> usize {
+    CHUNK_BYTES_MAX.min(link.pipeline.bytes)
+}
+
+impl Window {
+    async fn write(&mut self, link: &mut NatsLink, server: &mut Server) -> Result<Infallible, Ended> {
+        let ended = self.publish(link, server).await;
+        if let Err(Ended::InDoubt(error)) = &ended {
+            let bytes = chunk_bytes(link);
+            link.pipeline.ended_in_doubt(error, 1, bytes);
         }
-        let in_flight: usize = chunks.iter().map(|chunk| chunk.unacknowledged).sum();
-        if !link.outgoing.is_taken() && in_flight < IN_FLIGHT_MAX {
-            let messages = CHUNK_MESSAGES_MAX.min(IN_FLIGHT_MAX - in_flight);
-            let limits = Limits { messages, bytes: CHUNK_BYTES_MAX, payload };
-            let Taken { messages, outcomes, .. } =
-                Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut positions);
-            let unacknowledged = messages.len();
-            if in_flight == 0 {
-                deadline = Instant::now() + patience;
+        ended
+    }
+
+    async fn publish(&mut self, link: &mut NatsLink, server: &mut Server) -> Result<Infallible, Ended> {
+        let nothing = Positions::default();
+        let patience = server.patience;
+        let mut deadline = Instant::now() + patience;
+        loop {
+            while let Ok(group) = link.groups.try_recv() {
+                link.push(group, &nothing);
             }
-            in_time(patience, async {
-                for mut message in messages {
-                    let (lane, record) = message.record;
-                    // With the time, as a server with a copy of the data directory has other messages with the same numbers.
-                    let id = format!("{}-{lane}-{record}-{:x}", link.shared.id, message.received_ns);
-                    message.headers.insert(MESSAGE_ID, id);
-                    let reply = format!("{}.{number}", server.inbox);
-                    number += 1;
-                    let (subject, headers, payload) = (message.subject, message.headers, message.payload);
-                    server.client.publish_with_reply_and_headers(subject, reply, headers, payload).await?;
+            let in_flight: usize = self.chunks.iter().map(|chunk| chunk.unacknowledged).sum();
+            if !link.outgoing.is_taken() && in_flight < IN_FLIGHT_MAX {
+                if in_flight == 0 {
+                    deadline = Instant::now() + patience;
                 }
-                Ok::<(), async_nats::PublishError>(())
-            })
-            .await?;
-            chunks.push_back(Chunk { end: number, unacknowledged, outcomes });
-            settle(link, &mut chunks);
-            continue;
-        }
-        settle(link, &mut chunks);
-        let Server { replies, ended, .. } = &mut server;
-        tokio::select! {
-            biased;
-            reply = replies.next() => {
-                let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
-                sequence_of(&reply)?;
-                let number = number_of(&reply).unwrap_or(u64::MAX);
-                if let Some(chunk) = chunks.iter_mut().find(|chunk| number < chunk.end) {
-                    chunk.unacknowledged = chunk.unacknowledged.saturating_sub(1);
-                }
-                deadline = Instant::now() + patience;
+                self.send(link, server, IN_FLIGHT_MAX - in_flight).await?;
+                self.settle(link, patience);
+                continue;
             }
-            why = why_ended(ended) => return Err(Ended::InDoubt(why)),
-            Some(group) = link.groups.recv() => link.push(group, &nothing),
-            () = sleep_until(deadline), if in_flight > 0 => return Err(late(patience)),
+            self.settle(link, patience);
+            let Server { replies, ended, .. } = &mut *server;
+            tokio::select! {
+                biased;
+                reply = replies.next() => {
+                    let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
+                    sequence_of(&reply)?;
+                    let number = number_of(&reply).unwrap_or(u64::MAX);
+                    if let Some(chunk) = self.chunks.iter_mut().find(|chunk| number < chunk.end) {
+                        chunk.unacknowledged = chunk.unacknowledged.saturating_sub(1);
+                    }
+                    deadline = Instant::now() + patience;
+                }
+                why = why_ended(ended) => return Err(Ended::InDoubt(why)),
+                Some(group) = link.groups.recv() => link.push(group, &nothing),
+                () = sleep_until(deadline), if in_flight > 0 => return Err(late(patience)),
+            }
         }
+    }
+
+    /// Takes a chunk of at most so many messages, and publishes it.
+    async fn send(&mut self, link: &mut NatsLink, server: &Server, messages: usize) -> Result<(), Ended> {
+        let (messages, bytes) = (messages.min(CHUNK_MESSAGES_MAX), chunk_bytes(link));
+        let limits = Limits { messages, bytes, payload: self.payload, judged: self.judged };
+        let Taken { messages, bytes, outcomes } =
+            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
+        let unacknowledged = messages.len();
+        in_time(server.patience, async {
+            for mut message in messages {
+                let (lane, record) = message.record;
+                // With the time, as a server with a copy of the data directory has other messages with the same numbers.
+                let id = format!("{}-{lane}-{record}-{:x}", link.shared.id, message.received_ns);
+                message.headers.insert(MESSAGE_ID, id);
+                let reply = format!("{}.{}", server.inbox, self.number);
+                self.number += 1;
+                let (subject, headers, payload) = (message.subject, message.headers, message.payload);
+                server.client.publish_with_reply_and_headers(subject, reply, headers, payload).await?;
+            }
+            Ok::<(), async_nats::PublishError>(())
+        })
+        .await?;
+        self.chunks.push_back(Chunk {
+            end: self.number,
+            bytes,
+            sent: Instant::now(),
+            unacknowledged,
+            outcomes,
+        });
+        Ok(())
+    }
+
+    /// Settles what is acknowledged, in order.
+    fn settle(&mut self, link: &mut NatsLink, patience: Duration) {
+        while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.unacknowledged == 0) {
+            link.pipeline.taken(chunk.bytes, chunk.sent.elapsed(), patience);
+            link.outgoing.settle(chunk.outcomes);
+        }
+        link.settle();
     }
 }
 
-/// Settles what is acknowledged, in order.
-fn settle(link: &mut NatsLink, chunks: &mut VecDeque<Chunk>) {
-    while let Some(chunk) = chunks.pop_front_if(|chunk| chunk.unacknowledged == 0) {
-        link.outgoing.settle(chunk.outcomes);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_server;
+
+    #[tokio::test]
+    async fn messages_that_are_late_are_fewer_on_the_next_connection() {
+        let (mut link, mut server) = fake_server::connect("").await;
+        server.patience = Duration::from_millis(50);
+        assert_eq!(chunk_bytes(&link), CHUNK_BYTES_MAX);
+        let late = Chunk {
+            end: 1,
+            bytes: 1,
+            sent: Instant::now(),
+            unacknowledged: 1,
+            outcomes: Outcomes::default(),
+        };
+        let (chunks, positions) = (VecDeque::from([late]), Positions::default());
+        let mut window = Window { chunks, number: 1, positions, payload: 1, judged: 1 };
+        let ended = window.write(&mut link, &mut server).await;
+        assert!(matches!(ended, Err(Ended::InDoubt(_))));
+        assert_eq!(chunk_bytes(&link), CHUNK_BYTES_MAX / 2);
+        // What is quick then lets them grow again.
+        let quick =
+            Chunk { bytes: CHUNK_BYTES_MAX / 2, unacknowledged: 0, ..window.chunks.pop_back().unwrap() };
+        window.chunks.push_back(Chunk { sent: Instant::now(), ..quick });
+        window.settle(&mut link, Duration::from_secs(30));
+        assert_eq!(chunk_bytes(&link), CHUNK_BYTES_MAX);
     }
-    link.settle();
 }
