@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde_json::Value;
@@ -251,6 +251,24 @@ fn a_command_that_fails_is_shown_and_tried_until_it_works() {
     server.wait_log("sink works again");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     assert!(setup.written() == lines(0..10));
+}
+
+/// With pauses that grow to 5 s, 200 messages would take more than a minute.
+#[test]
+fn a_command_that_fails_after_some_messages_is_started_again_soon() {
+    let setup = setup("exec:exec sh script?ack=line");
+    write_script(
+        &setup,
+        "while IFS= read -r line; do echo \"$line\" >> out.log; echo $((number += 1)); [ $number -lt 10 ] || exit 1; done",
+    );
+    let server = setup.start();
+    let begin = Instant::now();
+    server.send(0, &lines(0..200));
+    server.wait_delivered(200);
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert!(setup.written() == lines(0..200));
 }
 
 #[test]

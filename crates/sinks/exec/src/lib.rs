@@ -30,6 +30,8 @@ mod run;
 mod settings;
 mod sink;
 mod target;
+#[cfg(test)]
+mod tests;
 mod unconfirmed;
 
 pub use target::EXEC;

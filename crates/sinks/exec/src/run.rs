@@ -66,7 +66,6 @@ pub(super) struct Ended {
     pub(super) was_killed: bool,
     /// How many messages it took.
     pub(super) taken: u64,
-    pub(super) lived: Duration,
 }
 
 /// See the module.
@@ -142,7 +141,7 @@ impl Run {
         self.read_output(logs, now);
         self.confirm(queue);
         if has_ended && self.is_gone() {
-            return Some(self.end(now));
+            return Some(self.end());
         }
         self.finish(queue, finish, now);
         self.enforce(now);
@@ -252,7 +251,7 @@ impl Run {
         self.kill_at.is_none() || self.is_killed || (self.output.is_none() && self.error.is_none())
     }
 
-    fn end(&mut self, now: Duration) -> Ended {
+    fn end(&mut self) -> Ended {
         Ended {
             status: self.process.take().and_then(Process::reap),
             wrong: self.wrong.take().or_else(|| {
@@ -262,7 +261,6 @@ impl Run {
             is_wanted: self.is_wanted,
             was_killed: self.kill_at.is_some(),
             taken: self.taken,
-            lived: self.age(now),
         }
     }
 

@@ -20,10 +20,7 @@ use super::queue::Queue;
 use super::run::{Ended, Finish, Logs, Run, timespec};
 use super::settings::{Ack, Settings};
 
-/// First and longest pause before a command that failed is started again.
-const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
-const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// After a run of this length the pause is the first one again. A run of this length without messages works.
+/// A run of this length without messages works: the driver's next pause is the first one again.
 const LONG_RUN: Duration = Duration::from_secs(5);
 /// A command that has messages and takes none for so long is a problem that the status shows.
 const STALL: Duration = Duration::from_secs(30);
@@ -42,9 +39,6 @@ pub(super) struct ExecSink {
     finishing_since: Option<Duration>,
     /// The command has ended in order with nothing left to do: the next message starts it.
     rests: bool,
-    /// The command is not started before.
-    start_at: Duration,
-    restart_pause: Duration,
     /// A problem that the next call of `settle` returns.
     problem: Option<Problem>,
     /// When a message was delivered, or there was none.
@@ -70,8 +64,6 @@ impl ExecSink {
             goal: Goal::Deliver,
             finishing_since: None,
             rests: false,
-            start_at: Duration::ZERO,
-            restart_pause: RESTART_PAUSE_MIN,
             problem: None,
             last_progress: Duration::ZERO,
             progress: 0,
@@ -97,13 +89,19 @@ impl ExecSink {
         }
     }
 
-    /// Goes on as far as possible without waiting.
-    fn advance(&mut self) -> Result<(), Problem> {
-        if self.run.is_none() && self.has_use() && self.now >= self.start_at {
+    /// Starts the command if it does not run and there is use for it. The pause after a failure is the driver's: there is no call meanwhile.
+    fn start(&mut self) -> Result<(), Problem> {
+        if self.run.is_none() && self.has_use() {
             let run = Run::start(&self.settings, self.now).map_err(Problem::Retry)?;
             debug!(sink = self.settings.name, "command started");
             (self.run, self.rests) = (Some(run), false);
         }
+        Ok(())
+    }
+
+    /// Goes on as far as possible without waiting.
+    fn advance(&mut self) -> Result<(), Problem> {
+        self.start()?;
         let Some(run) = &mut self.run else { return Ok(()) };
         let is_hold = self.goal == Goal::Hold;
         let finish = self.finishing_since.map(|since| Finish { since, is_hold });
@@ -111,7 +109,9 @@ impl ExecSink {
         let Some(ended) = ended else { return self.check_progress() };
         self.run = None;
         self.queue.rewind();
-        self.handle_end(&ended)
+        self.handle_end(&ended)?;
+        // At once, as nothing would end the wait for the next step.
+        self.start()
     }
 
     fn handle_end(&mut self, ended: &Ended) -> Result<(), Problem> {
@@ -148,12 +148,7 @@ impl ExecSink {
         if is_success {
             why.push_str(" before it took a message");
         }
-        if ended.lived >= LONG_RUN {
-            self.restart_pause = RESTART_PAUSE_MIN;
-        }
         self.has_failed = true;
-        self.start_at = self.now + self.restart_pause;
-        self.restart_pause = (self.restart_pause * 2).min(RESTART_PAUSE_MAX);
         Err(Problem::Retry(io::Error::other(why)))
     }
 
@@ -236,11 +231,7 @@ impl Sink for ExecSink {
         if self.problem.is_some() || self.queue.has_settled() {
             return;
         }
-        let Some(run) = &self.run else {
-            let until_start = self.start_at.saturating_sub(self.now);
-            let is_due = self.has_use() && !until_start.is_zero();
-            return progress.wait(seen, if is_due { patience.min(until_start) } else { patience });
-        };
+        let Some(run) = &self.run else { return progress.wait(seen, patience) };
         self.alarm.reset();
         let waker = Waker::from(Arc::clone(&self.alarm));
         let mut changed = pin!(progress.changed(seen));
