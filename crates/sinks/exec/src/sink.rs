@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::alarm::Alarm;
 use super::command_log::{CommandLog, Stream};
+use super::limit::{FAILED_FOR, Limit};
 use super::queue::Queue;
 use super::run::{Ended, Finish, Logs, Run, timespec};
 use super::settings::{Ack, Settings};
@@ -39,6 +40,8 @@ pub(super) struct ExecSink {
     finishing_since: Option<Duration>,
     /// The command has ended in order with nothing left to do: the next message starts it.
     rests: bool,
+    /// Most messages of a run.
+    limit: Limit,
     /// A problem that the next call of `settle` returns.
     problem: Option<Problem>,
     /// When a message was delivered, or there was none.
@@ -64,6 +67,7 @@ impl ExecSink {
             goal: Goal::Deliver,
             finishing_since: None,
             rests: false,
+            limit: Limit::new(),
             problem: None,
             last_progress: Duration::ZERO,
             progress: 0,
@@ -108,8 +112,9 @@ impl ExecSink {
         let ended = run.advance(&mut self.queue, &mut self.logs, finish, self.now);
         let Some(ended) = ended else { return self.check_progress() };
         self.run = None;
-        self.queue.rewind();
-        self.handle_end(&ended)?;
+        let handled = self.handle_end(&ended);
+        self.queue.rewind(self.limit.messages());
+        handled?;
         // At once, as nothing would end the wait for the next step.
         self.start()
     }
@@ -124,32 +129,55 @@ impl ExecSink {
             why.push_str(&line);
         }
         debug!(sink = self.settings.name, taken = ended.taken, why, "command ended");
+        if ended.taken > 0 {
+            self.limit.taken();
+        }
         if ended.is_wanted && (self.goal == Goal::Hold || self.queue.is_empty()) {
-            match ended.was_killed {
-                true => warn!(
-                    sink = self.settings.name,
-                    "the command did not end in time, and got a SIGTERM: {why}"
-                ),
-                false if !is_success => {
-                    warn!(sink = self.settings.name, "at the end of its standard input, {why}");
-                }
-                false => {}
-            }
+            self.warn_of_end(ended, is_success, &why);
             return Ok(());
         }
-        if is_success && self.queue.is_empty() {
-            self.rests = true;
-            return Ok(());
-        }
-        if is_success && ended.taken > 0 {
-            // It is started again at once: each run takes something.
+        if (is_success || ended.took_all) && (self.queue.is_empty() || ended.taken > 0) {
+            // If more waits, the command is started again at once: each run takes something.
+            self.warn_of_end(ended, is_success, &why);
+            self.rests = self.queue.is_empty();
             return Ok(());
         }
         if is_success {
             why.push_str(" before it took a message");
         }
         self.has_failed = true;
+        if ended.taken == 0 {
+            self.narrow(&mut why);
+        }
         Err(Problem::Retry(io::Error::other(why)))
+    }
+
+    /// Tells what the command did in spite of the end of its standard input.
+    fn warn_of_end(&self, ended: &Ended, is_success: bool, why: &str) {
+        let sink = &self.settings.name;
+        if ended.was_killed {
+            warn!(sink, "the command did not end in time, and got a SIGTERM: {why}");
+        } else if !is_success {
+            warn!(sink, "at the end of its standard input, {why}");
+        }
+    }
+
+    /// A run has failed that took nothing: the next one gets fewer messages. One that is alone is rejected in the end.
+    fn narrow(&mut self, why: &mut String) {
+        let given = self.queue.given();
+        // With `Ack::Read` nobody knows on which message the command has failed.
+        if self.settings.ack == Ack::Read {
+            return;
+        }
+        if self.limit.failed(given, self.now) {
+            self.queue.reject(why);
+            why.push_str("; the message is now a dead letter");
+        } else if given == 1 {
+            let seconds = FAILED_FOR.as_secs();
+            why.push_str(&format!(
+                "; it got a single message, which becomes a dead letter if that lasts {seconds} s"
+            ));
+        }
     }
 
     /// Tells once that the command takes nothing.
