@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::http::{lines, wait_problem};
+use super::http::{dead_letters, lines, wait_problem};
 use crate::support::random::Random;
 use crate::support::{PATIENCE, Server, Setup, assert_balanced, pause};
 
@@ -251,6 +251,68 @@ fn a_command_that_fails_is_shown_and_tried_until_it_works() {
     server.wait_log("sink works again");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     assert!(setup.written() == lines(0..10));
+}
+
+/// With pauses that grow to 5 s, 200 messages would take more than a minute.
+#[test]
+fn a_command_that_fails_after_some_messages_is_started_again_soon() {
+    let setup = setup("exec:exec sh script?ack=line");
+    write_script(
+        &setup,
+        "while IFS= read -r line; do echo \"$line\" >> out.log; echo $((number += 1)); [ $number -lt 10 ] || exit 1; done",
+    );
+    let server = setup.start();
+    let begin = Instant::now();
+    server.send(0, &lines(0..200));
+    server.wait_delivered(200);
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert!(setup.written() == lines(0..200));
+}
+
+/// The server is killed in the first minute, which begins again. What was counted is counted after another start.
+#[test]
+fn a_message_on_which_a_command_fails_becomes_a_dead_letter_after_a_minute() {
+    let setup = setup("exec:exec sh script?ack=line");
+    write_script(
+        &setup,
+        "while IFS= read -r line; do case $line in bad*) echo \"no $line\" >&2; exit 3;; esac; \
+         echo \"$line\" >> out.log; echo $((number += 1)); done",
+    );
+    let server = setup.start();
+    server.send(0, &[&lines(0..100)[..], b"bad\n", &lines(100..200)].concat());
+    const FAILS: &str = "no bad; it got a single message, which becomes a dead letter if that lasts 60 s";
+    wait_problem(&server, FAILS);
+    let status = server.wait_status("what came before it", |status| status["ledger"]["delivered"] == 100);
+    assert_eq!(status["ledger"]["dropped"], json!({}), "{status:#}");
+    server.kill();
+    let server = setup.start();
+    wait_problem(&server, FAILS);
+    let start = Instant::now();
+    let status = loop {
+        let status = server.status();
+        if status["ledger"]["queued"] == 0 && status["sinks"][0]["problem"].is_null() {
+            break status;
+        }
+        // A minute, and that of any other wait.
+        assert!(start.elapsed() < 2 * PATIENCE, "{status:#}\n{}", setup.log());
+        pause();
+    };
+    assert_balanced(&status);
+    assert_eq!(status["ledger"]["dropped"], json!({ "refused": 1 }), "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let server = setup.start();
+    let status = server.wait_status("the counts", |status| status["ledger"]["queued"] == 0);
+    assert_balanced(&status);
+    assert_eq!(status["ledger"]["dropped"], json!({ "refused": 1 }), "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    // When the server was killed, nothing but the bad message was in hand.
+    assert!(setup.written() == lines(0..200), "{}", String::from_utf8_lossy(&setup.written()));
+    let letters = dead_letters(&setup);
+    assert!(letters.len() == 1 && letters[0]["message"] == "bad", "{letters:?}");
+    let why = letters[0]["rejected"].as_str().expect("the reason");
+    assert!(why.contains("exit code 3: no bad") && !why.contains("60 s"), "{why}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bbq_format::{Format, Formatter};
-use bbq_sink::{PartLimits, PendingGroup, Place, Settled};
+use bbq_sink::{PartLimits, PendingGroup, Place, REFUSED, Settled};
 use bbq_spool::{Group, LanePlace, Scratch};
 
 /// Messages that are formatted at a time: as much as a client puts into a batch, which is unpacked for each part.
@@ -45,6 +45,11 @@ pub(super) struct Queue {
     outgoing: Outgoing,
     /// This run gets nothing more.
     is_cut: bool,
+    /// This run gets so many messages, and has got so many.
+    limit: u64,
+    given: u64,
+    /// More messages are behind the limit.
+    is_limited: bool,
     formatter: Formatter,
     scratch: Scratch,
     /// How many messages were confirmed.
@@ -60,6 +65,9 @@ impl Queue {
             bytes: 0,
             outgoing: Outgoing::default(),
             is_cut: false,
+            limit: u64::MAX,
+            given: 0,
+            is_limited: false,
             formatter: Formatter::new(format),
             scratch: Scratch::default(),
             progress: Arc::default(),
@@ -103,7 +111,7 @@ impl Queue {
 
     /// Whether something is left to write to this run.
     pub(super) fn has_more(&self) -> bool {
-        !self.outgoing().is_empty() || (!self.is_cut && self.next < self.groups.len())
+        !self.outgoing().is_empty() || (!self.is_cut && !self.is_limited && self.next < self.groups.len())
     }
 
     /// Notes that outgoing bytes are written.
@@ -116,14 +124,22 @@ impl Queue {
 
     /// Formats more once everything outgoing is written, and calls `note` with each message. Returns whether there was more.
     pub(super) fn format_next(&mut self, mut note: impl FnMut(&[u8])) -> bool {
-        let limits = PartLimits { records: u64::MAX, bytes: PART_BYTES };
+        let left = self.limit.saturating_sub(self.given);
+        // At the limit a message is looked for, and left: a group without one behind the limit is at its end.
+        let limits = PartLimits { records: left.max(1), bytes: PART_BYTES };
         while !self.is_cut
+            && !self.is_limited
             && let Some(group) = self.groups.get_mut(self.next)
         {
             let part = group.pending.part(group.place, limits, &mut self.formatter, &mut self.scratch);
+            if part.records > 0 && left == 0 {
+                self.is_limited = true;
+                break;
+            }
             group.place = part.behind;
             if part.records > 0 {
                 group.formatted += part.records;
+                self.given += part.records;
                 let mut begin = 0;
                 for end in &part.ends {
                     note(&part.text[begin..*end]);
@@ -139,6 +155,16 @@ impl Queue {
         false
     }
 
+    /// How many messages this run has got, or will get once the outgoing ones are written.
+    pub(super) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Whether this run has got all messages that it is to get, and it is known whether more follow.
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.given >= self.limit && !self.has_more()
+    }
+
     /// Notes that the next messages that were formatted for this run are delivered.
     pub(super) fn confirm(&mut self, messages: u64) {
         let mut left = messages;
@@ -152,6 +178,16 @@ impl Queue {
             if left == 0 {
                 break;
             }
+        }
+        self.settle();
+    }
+
+    /// Notes that the next message that was formatted for this run is rejected. It must be the only one that is not confirmed.
+    pub(super) fn reject(&mut self, why: &str) {
+        let group = self.groups.iter_mut().find(|group| group.formatted > group.confirmed);
+        if let Some(QueuedGroup { pending, place, confirmed, .. }) = group {
+            pending.reject_next(1, place.received_ns, REFUSED, why.to_owned());
+            *confirmed += 1;
         }
         self.settle();
     }
@@ -199,13 +235,14 @@ impl Queue {
         self.is_cut
     }
 
-    /// The next run gets everything that is not confirmed.
-    pub(super) fn rewind(&mut self) {
+    /// The next run gets what is not confirmed, so many messages of it.
+    pub(super) fn rewind(&mut self, limit: u64) {
         for group in &mut self.groups {
             group.place = group.pending.place();
             (group.formatted, group.confirmed, group.is_formatted) = (0, 0, false);
         }
         (self.next, self.is_cut) = (0, false);
+        (self.limit, self.given, self.is_limited) = (limit, 0, false);
         self.outgoing.clear();
     }
 
@@ -214,7 +251,7 @@ impl Queue {
         self.groups.clear();
         self.settled.clear();
         self.bytes = 0;
-        self.rewind();
+        self.rewind(self.limit);
     }
 
     /// Gives back memory that a large message or batch took.

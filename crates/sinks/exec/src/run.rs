@@ -32,6 +32,9 @@ const UNCONFIRMED_ENTRIES_MAX: usize = 64 * 1024;
 const HOLD_WRITES: Duration = Duration::from_secs(1);
 /// A command has this long from there until it gets a SIGTERM. With [`KILL_GRACE`] this is less than a pause waits for its sinks.
 const HOLD_GRACE: Duration = Duration::from_secs(1);
+/// A command that has read the last message of its run has so long to take what it got before its standard input is closed: one that
+/// collects messages for a moment need not do so at the end of its input.
+const LIMIT_GRACE: Duration = Duration::from_secs(1);
 /// How long a command may live that reads nothing more while the server works.
 const CLOSED_GRACE: Duration = Duration::from_secs(5);
 /// The time between SIGTERM and SIGKILL.
@@ -66,7 +69,8 @@ pub(super) struct Ended {
     pub(super) was_killed: bool,
     /// How many messages it took.
     pub(super) taken: u64,
-    pub(super) lived: Duration,
+    /// The sink has closed its standard input, and it took everything before that.
+    pub(super) took_all: bool,
 }
 
 /// See the module.
@@ -77,6 +81,10 @@ pub(super) struct Run {
     input: Option<OwnedFd>,
     /// No process reads it any more.
     is_input_broken: bool,
+    /// It was closed behind the last message that this run gets while the server works.
+    is_limited: bool,
+    /// When it is closed at the latest, as this run gets nothing more. `None` until all is read.
+    close_at: Option<Duration>,
     output: Option<OwnedFd>,
     error: Option<OwnedFd>,
     ack: Ack,
@@ -105,6 +113,8 @@ impl Run {
             process: Some(process),
             input: Some(input),
             is_input_broken: false,
+            is_limited: false,
+            close_at: None,
             output: Some(output),
             error: Some(error),
             ack: settings.ack,
@@ -142,7 +152,7 @@ impl Run {
         self.read_output(logs, now);
         self.confirm(queue);
         if has_ended && self.is_gone() {
-            return Some(self.end(now));
+            return Some(self.end());
         }
         self.finish(queue, finish, now);
         self.enforce(now);
@@ -211,9 +221,18 @@ impl Run {
 
     /// Lets the command end in order.
     fn finish(&mut self, queue: &mut Queue, finish: Option<Finish>, now: Duration) {
+        if queue.is_at_limit() && self.input.is_some() && !self.is_input_broken {
+            if self.unread() == 0 {
+                self.close_at.get_or_insert(now + LIMIT_GRACE);
+            }
+            if self.unconfirmed.is_empty() || self.close_at.is_some_and(|at| now >= at) {
+                (self.input, self.is_limited) = (None, true);
+            }
+        }
         let takes_nothing = self.input.is_none() || self.is_input_broken || queue.is_cut();
         let Some(Finish { since, is_hold }) = finish else {
-            if takes_nothing {
+            // Behind a limit, the command has as long as it takes for what it got.
+            if takes_nothing && (!self.is_limited || self.unconfirmed.is_empty()) {
                 self.terminate_at.get_or_insert(now + CLOSED_GRACE);
             }
             return;
@@ -252,9 +271,10 @@ impl Run {
         self.kill_at.is_none() || self.is_killed || (self.output.is_none() && self.error.is_none())
     }
 
-    fn end(&mut self, now: Duration) -> Ended {
+    fn end(&mut self) -> Ended {
         Ended {
             status: self.process.take().and_then(Process::reap),
+            took_all: self.input.is_none() && self.wrong.is_none() && self.unconfirmed.is_empty(),
             wrong: self.wrong.take().or_else(|| {
                 let is_deaf = self.is_input_broken && self.kill_at.is_some() && !self.is_wanted;
                 is_deaf.then(|| "the command closed its standard input and went on".to_owned())
@@ -262,7 +282,6 @@ impl Run {
             is_wanted: self.is_wanted,
             was_killed: self.kill_at.is_some(),
             taken: self.taken,
-            lived: self.age(now),
         }
     }
 
@@ -297,8 +316,11 @@ impl Run {
         let pidfd = pidfd.filter(|_| self.kill_at.is_none());
         let patience = if pidfd.is_some() { Duration::MAX } else { LOOK_INTERVAL };
         fds.extend(pidfd.map(|pidfd| PollFd::from_borrowed_fd(pidfd, PollFlags::IN)));
-        let at =
-            [self.terminate_at.filter(|_| self.kill_at.is_none()), self.kill_at.filter(|_| !self.is_killed)];
+        let at = [
+            self.close_at.filter(|_| input.is_some()),
+            self.terminate_at.filter(|_| self.kill_at.is_none()),
+            self.kill_at.filter(|_| !self.is_killed),
+        ];
         let due = at.into_iter().flatten().map(|at| at.saturating_sub(now)).min();
         (fds, due.map_or(patience, |due| due.min(patience)))
     }

@@ -16,14 +16,12 @@ use tracing::{debug, warn};
 
 use super::alarm::Alarm;
 use super::command_log::{CommandLog, Stream};
+use super::limit::{FAILED_FOR, Limit};
 use super::queue::Queue;
 use super::run::{Ended, Finish, Logs, Run, timespec};
 use super::settings::{Ack, Settings};
 
-/// First and longest pause before a command that failed is started again.
-const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
-const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// After a run of this length the pause is the first one again. A run of this length without messages works.
+/// A run of this length without messages works: the driver's next pause is the first one again.
 const LONG_RUN: Duration = Duration::from_secs(5);
 /// A command that has messages and takes none for so long is a problem that the status shows.
 const STALL: Duration = Duration::from_secs(30);
@@ -42,9 +40,8 @@ pub(super) struct ExecSink {
     finishing_since: Option<Duration>,
     /// The command has ended in order with nothing left to do: the next message starts it.
     rests: bool,
-    /// The command is not started before.
-    start_at: Duration,
-    restart_pause: Duration,
+    /// Most messages of a run.
+    limit: Limit,
     /// A problem that the next call of `settle` returns.
     problem: Option<Problem>,
     /// When a message was delivered, or there was none.
@@ -70,8 +67,7 @@ impl ExecSink {
             goal: Goal::Deliver,
             finishing_since: None,
             rests: false,
-            start_at: Duration::ZERO,
-            restart_pause: RESTART_PAUSE_MIN,
+            limit: Limit::new(),
             problem: None,
             last_progress: Duration::ZERO,
             progress: 0,
@@ -97,21 +93,30 @@ impl ExecSink {
         }
     }
 
-    /// Goes on as far as possible without waiting.
-    fn advance(&mut self) -> Result<(), Problem> {
-        if self.run.is_none() && self.has_use() && self.now >= self.start_at {
+    /// Starts the command if it does not run and there is use for it. The pause after a failure is the driver's: there is no call meanwhile.
+    fn start(&mut self) -> Result<(), Problem> {
+        if self.run.is_none() && self.has_use() {
             let run = Run::start(&self.settings, self.now).map_err(Problem::Retry)?;
             debug!(sink = self.settings.name, "command started");
             (self.run, self.rests) = (Some(run), false);
         }
+        Ok(())
+    }
+
+    /// Goes on as far as possible without waiting.
+    fn advance(&mut self) -> Result<(), Problem> {
+        self.start()?;
         let Some(run) = &mut self.run else { return Ok(()) };
         let is_hold = self.goal == Goal::Hold;
         let finish = self.finishing_since.map(|since| Finish { since, is_hold });
         let ended = run.advance(&mut self.queue, &mut self.logs, finish, self.now);
         let Some(ended) = ended else { return self.check_progress() };
         self.run = None;
-        self.queue.rewind();
-        self.handle_end(&ended)
+        let handled = self.handle_end(&ended);
+        self.queue.rewind(self.limit.messages());
+        handled?;
+        // At once, as nothing would end the wait for the next step.
+        self.start()
     }
 
     fn handle_end(&mut self, ended: &Ended) -> Result<(), Problem> {
@@ -124,37 +129,55 @@ impl ExecSink {
             why.push_str(&line);
         }
         debug!(sink = self.settings.name, taken = ended.taken, why, "command ended");
+        if ended.taken > 0 {
+            self.limit.taken();
+        }
         if ended.is_wanted && (self.goal == Goal::Hold || self.queue.is_empty()) {
-            match ended.was_killed {
-                true => warn!(
-                    sink = self.settings.name,
-                    "the command did not end in time, and got a SIGTERM: {why}"
-                ),
-                false if !is_success => {
-                    warn!(sink = self.settings.name, "at the end of its standard input, {why}");
-                }
-                false => {}
-            }
+            self.warn_of_end(ended, is_success, &why);
             return Ok(());
         }
-        if is_success && self.queue.is_empty() {
-            self.rests = true;
-            return Ok(());
-        }
-        if is_success && ended.taken > 0 {
-            // It is started again at once: each run takes something.
+        if (is_success || ended.took_all) && (self.queue.is_empty() || ended.taken > 0) {
+            // If more waits, the command is started again at once: each run takes something.
+            self.warn_of_end(ended, is_success, &why);
+            self.rests = self.queue.is_empty();
             return Ok(());
         }
         if is_success {
             why.push_str(" before it took a message");
         }
-        if ended.lived >= LONG_RUN {
-            self.restart_pause = RESTART_PAUSE_MIN;
-        }
         self.has_failed = true;
-        self.start_at = self.now + self.restart_pause;
-        self.restart_pause = (self.restart_pause * 2).min(RESTART_PAUSE_MAX);
+        if ended.taken == 0 {
+            self.narrow(&mut why);
+        }
         Err(Problem::Retry(io::Error::other(why)))
+    }
+
+    /// Tells what the command did in spite of the end of its standard input.
+    fn warn_of_end(&self, ended: &Ended, is_success: bool, why: &str) {
+        let sink = &self.settings.name;
+        if ended.was_killed {
+            warn!(sink, "the command did not end in time, and got a SIGTERM: {why}");
+        } else if !is_success {
+            warn!(sink, "at the end of its standard input, {why}");
+        }
+    }
+
+    /// A run has failed that took nothing: the next one gets fewer messages. One that is alone is rejected in the end.
+    fn narrow(&mut self, why: &mut String) {
+        let given = self.queue.given();
+        // With `Ack::Read` nobody knows on which message the command has failed.
+        if self.settings.ack == Ack::Read {
+            return;
+        }
+        if self.limit.failed(given, self.now) {
+            self.queue.reject(why);
+            why.push_str("; the message is now a dead letter");
+        } else if given == 1 {
+            let seconds = FAILED_FOR.as_secs();
+            why.push_str(&format!(
+                "; it got a single message, which becomes a dead letter if that lasts {seconds} s"
+            ));
+        }
     }
 
     /// Tells once that the command takes nothing.
@@ -236,11 +259,7 @@ impl Sink for ExecSink {
         if self.problem.is_some() || self.queue.has_settled() {
             return;
         }
-        let Some(run) = &self.run else {
-            let until_start = self.start_at.saturating_sub(self.now);
-            let is_due = self.has_use() && !until_start.is_zero();
-            return progress.wait(seen, if is_due { patience.min(until_start) } else { patience });
-        };
+        let Some(run) = &self.run else { return progress.wait(seen, patience) };
         self.alarm.reset();
         let waker = Waker::from(Arc::clone(&self.alarm));
         let mut changed = pin!(progress.changed(seen));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bbq_sink::{FORMAT_WORDS, Kind, Now, OpenError, Sink, Target, format_option};
+use bbq_sink::{DEAD_LETTERS_OPTION, FORMAT_WORDS, Kind, Now, OpenError, Sink, Target, format_option};
 use bbq_spec::{ConfigError, Query, SpecOption, Values};
 use bbq_storage::Storage;
 
@@ -18,6 +18,7 @@ pub static EXEC: Kind = Kind {
     summary: "runs a command, and writes to its standard input",
     options: &[&[
         format_option("raw"),
+        DEAD_LETTERS_OPTION,
         SpecOption {
             key: "ack",
             values: Values::Words(&["read", "line"]),

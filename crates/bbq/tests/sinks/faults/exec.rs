@@ -110,7 +110,7 @@ impl Destination for Command {
         }
     }
 
-    /// Only the command knows what a message is worth.
+    /// Only the command knows what a message is worth: a message is a dead letter after a minute, and this command is mended before.
     fn refused(&self, fault: Fault) -> Refused {
         if fault == Fault::RefusingOne { Refused::Wait } else { Refused::None }
     }
