@@ -338,7 +338,7 @@ fn wait_started(directory: &Path, child: &mut Child, starts: usize) {
 }
 
 /// How many listeners of the shared broker are reached through proxies.
-const PROXIED: usize = 4;
+const PROXIED: usize = 5;
 
 /// More listeners, all without TLS, which are advertised with the ports of proxies.
 fn proxied_config(ports: &[u16], proxied: &[[u16; 2]]) -> String {

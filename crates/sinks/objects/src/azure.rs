@@ -188,6 +188,7 @@ impl Target for AzureTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
+        let uploads = connector.uploads();
         let mut builder = MicrosoftAzureBuilder::from_env()
             .with_account(&self.account)
             .with_container_name(&self.container)
@@ -218,7 +219,8 @@ impl Target for AzureTarget {
                 false => not_yet(&error),
             }
         })?;
-        let bucket = Bucket { remote: Remote::Azure(store), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let (remote, prefix) = (Remote::Azure(store), self.prefix.clone());
+        let bucket = Bucket { remote, prefix, cloud: &CLOUD, uploads };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }

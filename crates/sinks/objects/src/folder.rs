@@ -17,7 +17,7 @@
 //!
 //! Like the footer of an object, a pointer is a skippable frame of zstd: who unpacks it gets nothing.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use bbq_format::names::{Field, NameRules, NameTemplate};
@@ -66,32 +66,68 @@ fn read_pointer(bytes: &[u8]) -> Option<&str> {
     footer::text(bytes)?.strip_prefix(WORDS).map(str::trim_end)
 }
 
+/// An object that is to be written.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    /// In the chain.
+    pub(super) name: String,
+    pub(super) folder: Option<String>,
+    pub(super) footer: Footer,
+    pub(super) bytes: Arc<[u8]>,
+    /// It may be there: an upload of the name has failed, or was given up. So bbq looks before it sends the same bytes again.
+    pub(super) is_repeated: bool,
+}
+
 /// Writes an object, and returns the footer of the object of that name.
-pub(super) async fn write(
-    store: &Store,
-    name: &str,
-    folder: Option<&str>,
-    footer: Footer,
-    bytes: Arc<[u8]>,
-) -> io::Result<Footer> {
-    let first = folder.map_or_else(|| Arc::clone(&bytes), |folder| pointer(folder).into());
-    let created = store.create(name, first).await?;
-    let folder = match (created, folder) {
-        (Created::New, None) => return Ok(footer),
-        (Created::New, Some(folder)) => folder.to_owned(),
-        (Created::Exists, _) => {
-            let end = store.end(name).await?;
-            match read_pointer(&end) {
-                Some(folder) => folder.to_owned(),
-                None => return found(name, &end, footer),
-            }
-        }
+pub(super) async fn write(store: &Store, wanted: Wanted) -> io::Result<Footer> {
+    let Wanted { name, folder, footer, bytes, is_repeated } = wanted;
+    let met = match &folder {
+        None => create_unless_found(store, &name, &bytes, is_repeated).await?,
+        // As short as what a look would read.
+        Some(folder) => create(store, &name, &pointer(folder).into()).await?,
+    };
+    let folder = match (met, folder) {
+        (None, None) => return Ok(footer),
+        (None, Some(folder)) => folder,
+        (Some(end), _) => match read_pointer(&end) {
+            Some(folder) => folder.to_owned(),
+            None => return found(&name, &end, footer),
+        },
     };
     let name = format!("{folder}/{name}");
-    if store.create(&name, bytes).await? == Created::New {
-        return Ok(footer);
+    match create_unless_found(store, &name, &bytes, is_repeated).await? {
+        None => Ok(footer),
+        Some(end) => found(&name, &end, footer),
     }
-    found(&name, &store.end(&name).await?, footer)
+}
+
+/// As `create`. If the object may be there, bbq looks first.
+async fn create_unless_found(
+    store: &Store,
+    name: &str,
+    bytes: &Arc<[u8]>,
+    is_repeated: bool,
+) -> io::Result<Option<Vec<u8>>> {
+    if is_repeated && let Some(end) = store.find(name).await? {
+        return Ok(Some(end));
+    }
+    create(store, name, bytes).await
+}
+
+/// Writes an object, or returns the end of that which exists.
+async fn create(store: &Store, name: &str, bytes: &Arc<[u8]>) -> io::Result<Option<Vec<u8>>> {
+    if store.create(name, Arc::clone(bytes)).await? == Created::New {
+        return Ok(None);
+    }
+    let end = store.end(name).await.map_err(|error| match error.kind() {
+        // S3 responds so (409) while another write of the name is on its way, which may still fail.
+        ErrorKind::NotFound => io::Error::other(format!(
+            "{name}: the server refused the write because of another one of the same name, but has no such object yet; \
+             bbq tries again. If this persists, stop other writers of this name, and check what may be written to the bucket"
+        )),
+        _ => error,
+    })?;
+    Ok(Some(end))
 }
 
 /// The footer of an object that exists.
@@ -114,6 +150,7 @@ mod tests {
 
     use super::super::directory::Directory;
     use super::super::footer::FOOTER_BYTES;
+    use super::super::test_server::{TestServer, connector};
     use super::*;
 
     #[test]
@@ -160,8 +197,10 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let store = Store::Directory(Directory::new(place.path().to_owned()));
             let ((footer, bytes), (other, others)) = (object(7), object(9));
-            let write = |folder, footer, bytes: &Arc<[u8]>| {
-                runtime.block_on(write(&store, name, folder, footer, Arc::clone(bytes))).unwrap()
+            let write = |folder: Option<&str>, footer, bytes: &Arc<[u8]>| {
+                let (name, folder, bytes) = (name.to_owned(), folder.map(str::to_owned), Arc::clone(bytes));
+                let wanted = Wanted { name, folder, footer, bytes, is_repeated: false };
+                runtime.block_on(write(&store, wanted)).unwrap()
             };
             assert_eq!(write(first, footer, &bytes), footer);
             assert_eq!(write(second, other, &others), footer, "{first:?} {second:?}");
@@ -175,5 +214,53 @@ mod tests {
                 assert!(!place.path().join("c").exists());
             }
         }
+    }
+
+    /// An object longer than its footer, which goes to a server of tests.
+    fn upload(server: &TestServer, folder: Option<&str>, is_repeated: bool) -> io::Result<Footer> {
+        let footer = Footer { lane: 0, from: 0, until: 7, record: 7, received_ns: 1 };
+        let bytes = [vec![b'x'; 1000], footer.bytes()].concat().into();
+        let (name, folder) = ("id/lane-0/0.ndjson.zst".to_owned(), folder.map(str::to_owned));
+        let wanted = Wanted { name, folder, footer, bytes, is_repeated };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let written = runtime.block_on(write(&server.store(connector()), wanted));
+        written.inspect(|found| assert_eq!(*found, footer))
+    }
+
+    #[test]
+    fn an_object_that_has_arrived_is_not_sent_again() {
+        for (folder, first, again) in [
+            (None, vec!["PUT 1128"], vec!["GET"]),
+            (Some("a/b"), vec!["PUT 128", "PUT 1128"], vec!["PUT 128", "GET", "GET"]),
+        ] {
+            let server = TestServer::start();
+            // The last response is lost.
+            server.lose_response(first.len());
+            upload(&server, folder, false).unwrap_err();
+            assert_eq!(server.requests(), first);
+            upload(&server, folder, true).unwrap();
+            assert_eq!(server.requests(), again);
+        }
+    }
+
+    #[test]
+    fn an_object_that_has_not_arrived_is_sent_again() {
+        let server = TestServer::start();
+        upload(&server, None, true).unwrap();
+        assert_eq!(server.requests(), ["GET", "PUT 1128"]);
+        // As S3 responds to those who may not list the bucket.
+        let server = TestServer::start();
+        server.refuse("403 Forbidden");
+        upload(&server, None, true).unwrap();
+        assert_eq!(server.requests(), ["GET", "PUT 1128"]);
+    }
+
+    #[test]
+    fn an_object_that_is_just_being_written_elsewhere_is_told() {
+        let server = TestServer::start();
+        server.refuse("409 Conflict");
+        let error = upload(&server, None, false).unwrap_err().to_string();
+        assert!(error.contains("has no such object yet") && !error.contains("no bucket"), "{error}");
+        upload(&server, None, true).unwrap();
     }
 }

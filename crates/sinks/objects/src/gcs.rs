@@ -160,6 +160,7 @@ impl Target for GcsTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
+        let uploads = connector.uploads();
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.bucket)
             .with_retry(once())
@@ -180,7 +181,8 @@ impl Target for GcsTarget {
             builder = builder.with_credentials(Arc::new(Renewed::new(paths, read)));
         }
         let store = builder.build().map_err(|error| not_yet(&error))?;
-        let bucket = Bucket { remote: Remote::Google(store), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let (remote, prefix) = (Remote::Google(store), self.prefix.clone());
+        let bucket = Bucket { remote, prefix, cloud: &CLOUD, uploads };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }

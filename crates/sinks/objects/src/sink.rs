@@ -18,12 +18,13 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::chains::Chains;
-use super::folder;
+use super::folder::{self, Wanted};
 use super::footer::Footer;
 use super::lane::Lane;
 use super::open_object::OpenObject;
 use super::settings::ObjectSettings;
 use super::store::Store;
+use super::uploads::Patience;
 
 /// Groups of an object: they come at most once a millisecond, and each takes some 200 bytes of memory until the object is written.
 const OBJECT_GROUPS_MAX: usize = 30_000;
@@ -213,6 +214,7 @@ impl ObjectSink {
             }
             return Ok(());
         }
+        let mut is_quiet = self.lanes.values().all(|lane| !lane.is_writing);
         for (&number, lane) in &mut self.lanes {
             if lane.cut.is_none()
                 && lane.is_due
@@ -224,14 +226,15 @@ impl ObjectSink {
                 lane.is_due = false;
             }
             if let Some(cut) = lane.cut.as_ref().filter(|_| !lane.is_writing) {
-                lane.is_writing = true;
-                let name = self.chains.next_name(number);
-                let (store, footer, bytes) = (Arc::clone(&self.store), cut.footer, Arc::clone(&cut.bytes));
-                let folder = cut.folder.clone();
-                let write = async move {
-                    let written = folder::write(&store, &name, folder.as_deref(), footer, bytes).await;
-                    Finished::Written((number, written))
-                };
+                if is_quiet && let Some(uploads) = self.store.uploads() {
+                    uploads.begin();
+                }
+                (lane.is_writing, is_quiet) = (true, false);
+                let (name, store) = (self.chains.next_name(number), Arc::clone(&self.store));
+                let (folder, bytes) = (cut.folder.clone(), Arc::clone(&cut.bytes));
+                let is_repeated = lane.is_repeated;
+                let wanted = Wanted { name, folder, footer: cut.footer, bytes, is_repeated };
+                let write = async move { Finished::Written((number, folder::write(&store, wanted).await)) };
                 self.running.spawn_on(write, runtime.handle());
             }
         }
@@ -250,13 +253,16 @@ impl ObjectSink {
             Finished::Written((number, Ok(found))) => (number, found),
             Finished::Written((number, Err(error))) => {
                 if let Some(lane) = self.lanes.get_mut(&number) {
-                    lane.is_writing = false;
+                    (lane.is_writing, lane.is_repeated) = (false, true);
                 }
                 return Err(Problem::Retry(self.named(&error)));
             }
         };
         let Some(lane) = self.lanes.get_mut(&number) else { return Ok(()) };
-        lane.is_writing = false;
+        (lane.is_writing, lane.is_repeated) = (false, false);
+        if let Some(uploads) = self.store.uploads() {
+            uploads.begin();
+        }
         let Some(cut) = lane.cut.take() else { return Ok(()) };
         let name = self.chains.next_name(number);
         if found == cut.footer {
@@ -352,9 +358,14 @@ impl Sink for ObjectSink {
         true
     }
 
-    /// Nothing is settled before an object is complete.
+    /// Nothing is settled before an object is complete. An upload has as long as it makes progress, and the small requests around it.
     fn takes_within(&self) -> Duration {
-        self.settings.age + TAKES_WITHIN
+        let upload = self.store.uploads().map_or(Duration::ZERO, |uploads| {
+            let cut = self.lanes.values().filter_map(|lane| lane.cut.as_ref());
+            let largest = cut.map(|cut| cut.bytes.len()).max().unwrap_or(0);
+            uploads.lasted() + Patience::DEFAULT.response(largest)
+        });
+        self.settings.age + TAKES_WITHIN + upload
     }
 
     /// Everything that is here is cut, as nothing more comes.
@@ -372,7 +383,7 @@ impl Sink for ObjectSink {
         self.known.clear();
         self.unproven.clear();
         self.conflict = None;
-        self.lanes.clear();
+        self.lanes.retain(|_, lane| lane.roll_back());
         self.is_probing = false;
         Ok(())
     }
@@ -383,5 +394,72 @@ impl Drop for ObjectSink {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::open_object::CutObject;
+    use super::super::test_server::{TestServer, connector};
+    use super::*;
+
+    /// A sink that has an object to upload.
+    fn sink(server: &TestServer) -> ObjectSink {
+        let (name, shown) = ("s3".to_owned(), "s3://logs".to_owned());
+        let (bytes, age) = (1024, Duration::from_secs(60));
+        let settings = ObjectSettings { name, shown, bytes, age, folder: None, level: 3 };
+        let mut sink = ObjectSink::new(settings, server.store(connector()), Chains::new().unwrap()).unwrap();
+        sink.is_probed = true;
+        let footer = Footer { lane: 0, from: 0, until: 7, record: 7, received_ns: 1 };
+        let bytes = footer.bytes().into();
+        let cut = Some(CutObject { footer, folder: None, bytes, groups: Vec::new() });
+        sink.lanes.insert(0, Lane { cut, ..Lane::default() });
+        sink
+    }
+
+    fn upload(sink: &mut ObjectSink) -> Result<(), Problem> {
+        sink.begin_writes().unwrap();
+        let finished = sink.runtime.as_ref().unwrap().block_on(sink.running.join_next());
+        sink.handle(finished.unwrap().unwrap(), &mut Vec::new())
+    }
+
+    #[test]
+    fn after_an_upload_that_failed_the_sink_looks_first() {
+        let server = TestServer::start();
+        let mut sink = sink(&server);
+        server.lose_response(1);
+        assert!(matches!(upload(&mut sink), Err(Problem::Retry(_))));
+        assert!(upload(&mut sink).is_ok());
+        assert_eq!(server.requests(), ["PUT 128", "GET"]);
+        assert_eq!((sink.chains.end(0), sink.lanes[&0].is_repeated), (7, false));
+    }
+
+    #[test]
+    fn after_an_upload_that_was_given_up_the_sink_looks_first() {
+        let mut sink = sink(&TestServer::start());
+        sink.begin_writes().unwrap();
+        sink.lanes.insert(1, Lane::default());
+        for _ in 0..2 {
+            sink.roll_back().unwrap();
+            assert!(sink.lanes[&0].is_repeated && !sink.lanes[&0].is_writing && sink.lanes.len() == 1);
+        }
+    }
+
+    #[test]
+    fn the_sink_may_take_as_long_as_an_upload_makes_progress() {
+        let mut sink = sink(&TestServer::start());
+        let shortest = sink.settings.age + TAKES_WITHIN + Patience::DEFAULT.response(0);
+        assert_eq!(sink.takes_within(), shortest);
+        std::thread::park_timeout(Duration::from_millis(20));
+        assert_eq!(sink.takes_within(), shortest, "nothing has moved");
+        sink.store.uploads().unwrap().note();
+        assert!(sink.takes_within() >= shortest + Duration::from_millis(20));
+        upload(&mut sink).unwrap();
+        assert_eq!(sink.takes_within(), shortest, "it has arrived");
+        let footer = Footer { lane: 1, from: 0, until: 7, record: 7, received_ns: 1 };
+        let cut =
+            Some(CutObject { footer, folder: None, bytes: vec![0; 1 << 20].into(), groups: Vec::new() });
+        sink.lanes.insert(1, Lane { cut, ..Lane::default() });
+        assert_eq!(sink.takes_within(), shortest + Duration::from_secs(64));
     }
 }

@@ -1,7 +1,7 @@
 //! Where objects are: a bucket, or a directory.
 
 use std::error::Error as _;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +16,10 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore as _, Put
 use super::created::Created;
 use super::directory::Directory;
 use super::footer::FOOTER_BYTES;
+use super::uploads::{REQUEST_TIMEOUT, Uploads, sliced};
 
 /// A server that does not accept a connection within this time is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request without much of a body fails after this time, and is sent again.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// A slower upload fails.
-const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 256 * 1024;
 /// Written once for each sink, by which bbq sees whether the server refuses to write an object twice.
 const PROBE: &str = "conditional-writes";
 
@@ -81,6 +78,8 @@ pub(super) struct Bucket {
     /// What precedes every name: nothing, or what ends with a slash.
     pub(super) prefix: String,
     pub(super) cloud: &'static Cloud,
+    /// Those of the connector that `remote` has.
+    pub(super) uploads: Arc<Uploads>,
 }
 
 /// In the URLs by which a machine in a cloud asks who it is.
@@ -118,11 +117,31 @@ impl Store {
         }
     }
 
-    /// The last bytes of an object, as many as a footer has.
+    /// The last bytes of an object, as many as a footer has. The kind of the error is `NotFound` if there is no such object.
     pub(super) async fn end(&self, name: &str) -> io::Result<Vec<u8>> {
         match self {
             Store::Directory(directory) => directory.end(name),
             Store::Bucket(bucket) => bucket.end(name).await,
+        }
+    }
+
+    /// The same of an object that may not be there, which is `None`.
+    pub(super) async fn find(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match self.end(name).await {
+            Ok(end) => Ok(Some(end)),
+            // S3 tells whether an object is there only to those who may list the bucket. If there are no rights at all, the write fails.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The uploads, if objects are uploaded.
+    pub(super) fn uploads(&self) -> Option<&Uploads> {
+        match self {
+            Store::Directory(_) => None,
+            Store::Bucket(bucket) => Some(&bucket.uploads),
         }
     }
 }
@@ -130,15 +149,10 @@ impl Store {
 impl Bucket {
     async fn create(&self, name: &str, bytes: Arc<[u8]>) -> io::Result<Created> {
         let path = self.path(name);
-        let patience =
-            REQUEST_TIMEOUT + Duration::from_secs(bytes.len() as u64 / UPLOAD_BYTES_PER_SECOND_MIN);
-        let payload = PutPayload::from_bytes(hyper::body::Bytes::from_owner(bytes));
-        let put = self.remote.create(&path, payload);
-        match tokio::time::timeout(patience, put).await {
-            Err(_) => Err(late(name, patience)),
-            Ok(Ok(())) => Ok(Created::New),
-            Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(Created::Exists),
-            Ok(Err(error)) => Err(self.failed(name, &error)),
+        match self.remote.create(&path, sliced(bytes)).await {
+            Ok(()) => Ok(Created::New),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
+            Err(error) => Err(self.failed(name, &error)),
         }
     }
 
@@ -157,6 +171,7 @@ impl Bucket {
             let options = GetOptions { range: Some(range), ..GetOptions::default() };
             self.remote.get(&path, options).await?.bytes().await
         };
+        // There may be two requests.
         let read = tokio::time::timeout(REQUEST_TIMEOUT, read).await;
         let end = read.map_err(|_| late(name, REQUEST_TIMEOUT))?;
         Ok(end.map_err(|error| self.failed(name, &error))?.to_vec())
@@ -193,11 +208,16 @@ impl Bucket {
             _ => String::new(),
         };
         let separator = if remedy.is_empty() { "" } else { "; " };
-        io::Error::other(format!("{name}: {text}{separator}{remedy}"))
+        let kind = match error {
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::PermissionDenied { .. } => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Other,
+        };
+        io::Error::new(kind, format!("{name}: {text}{separator}{remedy}"))
     }
 }
 
 fn late(name: &str, patience: Duration) -> io::Error {
     let text = format!("{name}: the server did not respond within {} s", patience.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, text)
+    io::Error::new(ErrorKind::TimedOut, text)
 }

@@ -249,13 +249,15 @@ impl Target for S3Target {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let not_yet = |error: &dyn std::fmt::Display| self.settings.not_yet(error);
         let connector = self.connection.connector().map_err(|error| not_yet(&error))?;
+        let uploads = connector.uploads();
         let profile = match self.wants_files() {
             true => Some(self.files.read().map_err(|error| not_yet(&error))?),
             false => None,
         };
         let builder = self.builder(connector, profile).map_err(|error| not_yet(&error))?;
         let bucket = builder.build().map_err(|error| not_yet(&error))?;
-        let bucket = Bucket { remote: Remote::S3(bucket), prefix: self.prefix.clone(), cloud: &CLOUD };
+        let (remote, prefix) = (Remote::S3(bucket), self.prefix.clone());
+        let bucket = Bucket { remote, prefix, cloud: &CLOUD, uploads };
         open(&self.settings, Store::Bucket(bucket), state)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::support::random::Random;
 use crate::support::{
     BBQ, PATIENCE, Server, Setup, assert_balanced, pause, refused_start, run as run_to_end,
 };
@@ -23,8 +24,15 @@ const AWAY_SECONDS: u64 = 3;
 const CUTS: u32 = 6;
 /// So many pieces are delayed, at least, where a destination is slow.
 const PIECES: u32 = 10;
+/// Messages that take long on a narrow way: 1.7 MB which cannot be compressed by more than a quarter ..
+const NARROW_MESSAGES: u32 = 1400;
+/// .. of a size that all destinations of the table take.
+const NARROW_BYTES: usize = 1200;
 /// Larger than what the destinations of the table take, which is 2000 bytes, and than a file that is set aside at 4 KiB.
 const LARGE_BYTES: usize = 5000;
+
+/// Letters of these messages. No format escapes them.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 
 /// The sink under test, and the healthy one beside it.
 const TESTED: usize = 0;
@@ -35,6 +43,7 @@ pub(super) fn run(start: Start, fault: Fault) {
     start(fault, &mut |destination| match fault {
         Fault::RefusingOne | Fault::TooLarge => refusing(destination, fault),
         Fault::Copied => copied(destination),
+        Fault::Narrow => narrow(destination),
         _ => outage(destination, fault),
     });
 }
@@ -82,6 +91,20 @@ impl Sent {
         send_numbers(setup, numbers, self.message_bytes);
     }
 
+    /// Sends what a narrow way takes long for.
+    fn many(&mut self, setup: &Setup) {
+        let (mut random, mut text) = (Random::seeded(), String::new());
+        let numbers = self.next..self.next + NARROW_MESSAGES;
+        for number in numbers.clone() {
+            text += &format!("line {number}.");
+            text.extend((0..NARROW_BYTES).map(|_| char::from(LETTERS[random.below(64) as usize])));
+            text.push('\n');
+        }
+        send(&format!("bbq://{}", setup.address(0)), &text);
+        self.next = numbers.end;
+        self.in_fault.extend(numbers);
+    }
+
     /// Sends a message that is refused, or may be: by a unix socket, so that it has no peer's address.
     fn bad(&mut self, setup: &Setup, fault: Fault) {
         let number = self.next;
@@ -112,23 +135,24 @@ fn send(to: &str, text: &str) {
 }
 
 fn begin(destination: &mut dyn Destination, fault: Fault, server: Option<&Server<'_>>) {
-    match (mode(fault), destination.proxy()) {
+    match (mode(fault, destination), destination.proxy()) {
         (Some(mode), Some(proxy)) => proxy.set(mode),
         _ => destination.begin(fault, server),
     }
 }
 
 fn end(destination: &mut dyn Destination, fault: Fault, server: &Server<'_>) {
-    match (mode(fault), destination.proxy()) {
+    match (mode(fault, destination), destination.proxy()) {
         (Some(_), Some(proxy)) => proxy.set(Mode::Pass),
         _ => destination.end(fault, server),
     }
 }
 
 /// How the proxy makes a fault.
-fn mode(fault: Fault) -> Option<Mode> {
+fn mode(fault: Fault, destination: &dyn Destination) -> Option<Mode> {
     match fault {
         Fault::Slow => Some(Mode::Slow),
+        Fault::Narrow => Some(Mode::Narrow(destination.narrow_bytes_per_second())),
         Fault::Hanging => Some(Mode::Hang),
         Fault::Resetting => Some(Mode::Reset),
         Fault::Away => Some(Mode::Refuse),
@@ -157,6 +181,19 @@ fn outage(destination: &mut dyn Destination, fault: Fault) {
     // It is as good as new.
     sent.part(&setup, false);
     finish(destination, fault, server, &sent);
+}
+
+/// Everything arrives at the pace of the way, and nothing is sent again for being late.
+fn narrow(destination: &mut dyn Destination) {
+    let setup = edge(destination);
+    let mut sent = Sent::to(destination);
+    let server = start(destination, &setup);
+    begin(destination, Fault::Narrow, Some(&server));
+    sent.many(&setup);
+    while_it_lasts(destination, Fault::Narrow, &server, &sent);
+    end(destination, Fault::Narrow, &server);
+    sent.part(&setup, false);
+    finish(destination, Fault::Narrow, server, &sent);
 }
 
 /// While messages are on their way.
@@ -213,7 +250,7 @@ fn while_it_lasts(destination: &dyn Destination, fault: Fault, server: &Server<'
         status["sinks"][SIBLING]["delivered"] == sent.next
     });
     assert!(status["sinks"][SIBLING]["problem"].is_null(), "{status:#}");
-    if fault == Fault::Slow {
+    if matches!(fault, Fault::Slow | Fault::Narrow) {
         // It does deliver, while it is slow.
         wait_settled(server, sent);
         return;
@@ -293,7 +330,7 @@ fn finish(destination: &mut dyn Destination, fault: Fault, server: Server<'_>, s
     let status = wait_settled(&server, sent);
     let dropped = &status["sinks"][TESTED]["dropped"];
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    if fault == Fault::Slow {
+    if matches!(fault, Fault::Slow | Fault::Narrow) {
         // A problem is logged when it begins.
         assert!(!setup.log().contains("sink failed"), "{}", setup.log());
         assert!(destination.proxy().is_none_or(|proxy| proxy.delays() >= PIECES), "nothing was delayed");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::destination::{Copies, Destination, Fault, Promise, Refused, reload};
-use super::objects::{OPTIONS, received};
+use super::objects::{NARROW_BYTES_PER_SECOND, options, received};
 use super::proxy::FaultProxy;
 use crate::cloud_server::{Cloud, CloudServer, Protocol};
 use crate::support::{Server, Setup, free_ports};
@@ -13,6 +13,7 @@ use crate::support::{Server, Setup, free_ports};
 struct Bucket {
     protocol: Protocol,
     cloud: Cloud,
+    options: &'static str,
     _server: CloudServer,
     /// Whether the sink has the right key.
     knows_key: Cell<bool>,
@@ -33,14 +34,14 @@ fn start(protocol: Protocol, fault: Fault, test: &mut dyn FnMut(&mut dyn Destina
     let server = cloud.start();
     let proxy = FaultProxy::start(free_ports(1)[0], cloud.port);
     let knows_key = Cell::new(fault != Fault::WrongCredentials);
-    test(&mut Bucket { protocol, cloud, _server: server, knows_key, proxy });
+    test(&mut Bucket { protocol, cloud, options: options(fault), _server: server, knows_key, proxy });
 }
 
 impl Destination for Bucket {
     fn spec(&self) -> String {
         let address = self.proxy.address();
         let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
-        self.cloud.spec(port.unwrap_or_default(), OPTIONS)
+        self.cloud.spec(port.unwrap_or_default(), self.options)
     }
 
     fn prepare(&self, setup: &Setup) {
@@ -53,6 +54,10 @@ impl Destination for Bucket {
 
     fn promise(&self) -> Promise {
         Promise::Once
+    }
+
+    fn narrow_bytes_per_second(&self) -> u32 {
+        NARROW_BYTES_PER_SECOND
     }
 
     fn received(&mut self) -> Vec<String> {

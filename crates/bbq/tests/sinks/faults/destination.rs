@@ -12,6 +12,8 @@ use super::proxy::FaultProxy;
 pub(super) enum Fault {
     /// It takes everything, and little at a time.
     Slow,
+    /// The way to it is narrow: what is sent at once takes many seconds, and all of it arrives.
+    Narrow,
     /// It neither takes anything nor says anything.
     Hanging,
     /// Connections to it are cut, and then reset at once.
@@ -93,6 +95,11 @@ pub(super) trait Destination {
     /// The length of a message, about.
     fn message_bytes(&self) -> usize {
         100
+    }
+
+    /// The pace of a narrow way: some ten seconds for all messages.
+    fn narrow_bytes_per_second(&self) -> u32 {
+        192 * 1024
     }
 
     /// What standard output of the server is.

@@ -77,27 +77,33 @@ struct Posted {
     /// Whether a request without messages is one that every receiver takes.
     knows_empty: bool,
     /// With `{}` for the address.
-    spec: &'static str,
+    spec: String,
     proxy: FaultProxy,
     _bodies: Receiver<String>,
 }
 
+/// Of requests. Nothing is as quick on a narrow way.
+pub(super) fn timeout_seconds(fault: Fault) -> u32 {
+    if fault == Fault::Narrow { 30 } else { 1 }
+}
+
 pub(super) fn http(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
-    let spec = "http://{}/?format=raw&timeout_seconds=1&authorization_file={dir}/authorization";
+    let spec = "http://{}/?format=raw&timeout_seconds={seconds}&authorization_file={dir}/authorization";
     posted(fault, spec, false, test);
 }
 
 pub(super) fn otlp_http(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
-    let spec = "otlp+http://{}?timeout_seconds=1&authorization_file={dir}/authorization";
+    let spec = "otlp+http://{}?timeout_seconds={seconds}&authorization_file={dir}/authorization";
     posted(fault, spec, true, test);
 }
 
-fn posted(fault: Fault, spec: &'static str, knows_empty: bool, test: &mut dyn FnMut(&mut dyn Destination)) {
+fn posted(fault: Fault, spec: &str, knows_empty: bool, test: &mut dyn FnMut(&mut dyn Destination)) {
     let receives = Arc::new(Receives::default());
     let of_server = Arc::clone(&receives);
     let (address, bodies) =
         serve_with_heads(move |head, body| Some(response(of_server.status(fault, head, body))));
     let proxy = FaultProxy::start(free_ports(1)[0], port(&address));
+    let spec = spec.replace("{seconds}", &timeout_seconds(fault).to_string());
     test(&mut Posted { receives, knows_empty, spec, proxy, _bodies: bodies });
 }
 

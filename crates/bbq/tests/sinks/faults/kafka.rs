@@ -19,7 +19,7 @@ struct Topic {
 }
 
 /// Those of the network, each with a listener of the broker.
-const PROXIED: [Fault; 4] = [Fault::Slow, Fault::Hanging, Fault::Resetting, Fault::Away];
+const PROXIED: [Fault; 5] = [Fault::Slow, Fault::Narrow, Fault::Hanging, Fault::Resetting, Fault::Away];
 
 pub(super) fn kafka(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
     let kafka = shared();

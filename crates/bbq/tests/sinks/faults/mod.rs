@@ -27,6 +27,7 @@ mod together;
 macro_rules! table {
     ($($(#[$attribute:meta])* $row:ident by $start:path {
         slow: $slow:tt,
+        narrow: $narrow:tt,
         hanging: $hanging:tt,
         resetting: $resetting:tt,
         refusing_all: $refusing_all:tt,
@@ -39,6 +40,7 @@ macro_rules! table {
         $(#[$attribute])*
         mod $row {
             table!(@ $row $start, slow, Slow, $slow);
+            table!(@ $row $start, narrow, Narrow, $narrow);
             table!(@ $row $start, hanging, Hanging, $hanging);
             table!(@ $row $start, resetting, Resetting, $resetting);
             table!(@ $row $start, refusing_all, RefusingAll, $refusing_all);
@@ -73,6 +75,7 @@ mod table {
     table! {
         file by crate::faults::plain::file {
             slow: runs,
+            narrow: "a file has no connection",
             hanging: runs,
             resetting: "a file has no connection",
             refusing_all: runs,
@@ -84,6 +87,7 @@ mod table {
         }
         pipe by crate::faults::plain::pipe_with_name {
             slow: runs,
+            narrow: "a pipe has no connection; a reader that is slow: slow",
             hanging: runs,
             resetting: runs,
             refusing_all: "a pipe takes all that it has room for",
@@ -95,6 +99,7 @@ mod table {
         }
         stdout by crate::faults::plain::stdout {
             slow: runs,
+            narrow: "a pipe has no connection; a reader that is slow: slow",
             hanging: runs,
             resetting: "no other reader can open the standard output of a program that runs",
             refusing_all: "a pipe takes all that it has room for",
@@ -106,6 +111,7 @@ mod table {
         }
         bbq by crate::faults::bbq::bbq {
             slow: runs,
+            narrow: runs,
             hanging: waits,
             resetting: runs,
             refusing_all: "a bbq server refuses a message for its size alone: too_large",
@@ -117,6 +123,7 @@ mod table {
         }
         http by crate::faults::http::http {
             slow: runs,
+            narrow: runs,
             hanging: runs,
             resetting: runs,
             refusing_all: runs,
@@ -128,6 +135,7 @@ mod table {
         }
         otlp_http by crate::faults::http::otlp_http {
             slow: runs,
+            narrow: runs,
             hanging: runs,
             resetting: runs,
             refusing_all: runs,
@@ -139,6 +147,7 @@ mod table {
         }
         otlp_grpc by crate::faults::otlp_grpc::otlp_grpc {
             slow: runs,
+            narrow: runs,
             hanging: runs,
             resetting: runs,
             refusing_all: runs,
@@ -150,6 +159,7 @@ mod table {
         }
         exec by crate::faults::exec::exec {
             slow: runs,
+            narrow: "a command has no connection; a command that is slow: slow",
             hanging: waits,
             resetting: runs,
             refusing_all: runs,
@@ -162,6 +172,7 @@ mod table {
         #[cfg(feature = "kafka")]
         kafka by crate::faults::kafka::kafka {
             slow: runs,
+            narrow: runs,
             hanging: waits,
             resetting: waits,
             refusing_all: runs,
@@ -174,6 +185,7 @@ mod table {
         #[cfg(feature = "nats")]
         nats by crate::faults::nats::nats {
             slow: runs,
+            narrow: runs,
             hanging: waits,
             resetting: runs,
             refusing_all: runs,
@@ -186,6 +198,7 @@ mod table {
         #[cfg(feature = "s3")]
         s3 by crate::faults::objects::s3 {
             slow: runs,
+            narrow: waits,
             hanging: waits,
             resetting: runs,
             refusing_all: runs,
@@ -198,6 +211,7 @@ mod table {
         #[cfg(all(feature = "azure", feature = "gcs"))]
         gs by crate::faults::clouds::gs {
             slow: runs,
+            narrow: waits,
             hanging: waits,
             resetting: runs,
             refusing_all: runs,
@@ -210,6 +224,7 @@ mod table {
         #[cfg(all(feature = "azure", feature = "gcs"))]
         az by crate::faults::clouds::az {
             slow: runs,
+            narrow: waits,
             hanging: waits,
             resetting: runs,
             refusing_all: runs,
@@ -222,6 +237,7 @@ mod table {
         #[cfg(feature = "s3")]
         objects by crate::faults::objects::objects {
             slow: runs,
+            narrow: "a directory has no connection",
             hanging: runs,
             resetting: "a directory has no connection",
             refusing_all: runs,

@@ -14,7 +14,17 @@ use crate::support::fault::Fault as OfSystem;
 use crate::support::{Server, Setup, free_ports};
 
 /// Of all. Messages of one second are an object, and each is larger than an object.
-pub(super) const OPTIONS: &str = "object_seconds=1&object_bytes=1KiB";
+const OPTIONS: &str = "object_seconds=1&object_bytes=1KiB";
+
+/// All messages of a narrow way are one object: they come within less than its time.
+const OPTIONS_NARROW: &str = "object_seconds=4&object_bytes=8MiB";
+
+/// At which an object takes some 40 seconds: longer than any deadline that does not follow the progress of its upload would be.
+pub(super) const NARROW_BYTES_PER_SECOND: u32 = 32 * 1024;
+
+pub(super) fn options(fault: Fault) -> &'static str {
+    if fault == Fault::Narrow { OPTIONS_NARROW } else { OPTIONS }
+}
 
 pub(super) fn received(directory: &Path) -> Vec<String> {
     let all = messages(directory);
@@ -23,6 +33,7 @@ pub(super) fn received(directory: &Path) -> Vec<String> {
 
 struct Bucket {
     s3: S3,
+    options: &'static str,
     _server: S3Server,
     /// Whether the sink has the right key.
     knows_key: Cell<bool>,
@@ -34,13 +45,15 @@ pub(super) fn s3(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)) {
     s3.make_bucket();
     let server = s3.start();
     let proxy = FaultProxy::start(free_ports(1)[0], s3.port);
-    test(&mut Bucket { s3, _server: server, knows_key: Cell::new(fault != Fault::WrongCredentials), proxy });
+    let (options, knows_key) = (options(fault), Cell::new(fault != Fault::WrongCredentials));
+    test(&mut Bucket { s3, options, _server: server, knows_key, proxy });
 }
 
 impl Destination for Bucket {
     fn spec(&self) -> String {
         let key = format!("access_key_id={KEY_ID}&secret_access_key_file={{dir}}/key");
-        format!("s3://{BUCKET}/host?endpoint=http://{}&{key}&{OPTIONS}", self.proxy.address())
+        let (address, options) = (self.proxy.address(), self.options);
+        format!("s3://{BUCKET}/host?endpoint=http://{address}&{key}&{options}")
     }
 
     fn prepare(&self, setup: &Setup) {
@@ -54,6 +67,10 @@ impl Destination for Bucket {
 
     fn promise(&self) -> Promise {
         Promise::Once
+    }
+
+    fn narrow_bytes_per_second(&self) -> u32 {
+        NARROW_BYTES_PER_SECOND
     }
 
     fn received(&mut self) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use super::destination::{Destination, Fault, Promise, Refused};
-use super::http::{BODY_BYTES_MAX, Receives, begins, port, refused};
+use super::http::{BODY_BYTES_MAX, Receives, begins, port, refused, timeout_seconds};
 use super::proxy::FaultProxy;
 use crate::grpc_server::{Reply, serve_with_authorization};
 use crate::support::{Server, Setup, free_ports};
@@ -16,6 +16,7 @@ const UNAUTHENTICATED: i32 = 16;
 
 struct Called {
     receives: Arc<Receives>,
+    timeout_seconds: u32,
     proxy: FaultProxy,
     _requests: Receiver<Vec<u8>>,
 }
@@ -36,13 +37,14 @@ pub(super) fn otlp_grpc(fault: Fault, test: &mut dyn FnMut(&mut dyn Destination)
         }
     });
     let proxy = FaultProxy::start(free_ports(1)[0], port(&address));
-    test(&mut Called { receives, proxy, _requests: requests });
+    let timeout_seconds = timeout_seconds(fault);
+    test(&mut Called { receives, timeout_seconds, proxy, _requests: requests });
 }
 
 impl Destination for Called {
     fn spec(&self) -> String {
-        let options = "timeout_seconds=1&authorization_file={dir}/authorization";
-        format!("otlp+grpc://{}?{options}", self.proxy.address())
+        let (address, seconds) = (self.proxy.address(), self.timeout_seconds);
+        format!("otlp+grpc://{address}?timeout_seconds={seconds}&authorization_file={{dir}}/authorization")
     }
 
     fn prepare(&self, setup: &Setup) {

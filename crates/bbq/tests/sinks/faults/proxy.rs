@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
@@ -18,6 +18,8 @@ use crate::support::{PATIENCE, listen_at};
 const PIECE_BYTES: usize = 512;
 /// The delay of a piece while the mode is `Slow`.
 const DELAY: Duration = Duration::from_millis(10);
+/// A way that is narrow catches up on so much that it was late: on a busy machine its pace is still that of the mode.
+const LATE_MAX: Duration = Duration::from_secs(1);
 /// A thread that waits for bytes or connections looks as often whether the mode has changed.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOK_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -31,6 +33,8 @@ pub(super) enum Mode {
     Pass,
     /// Each piece of [`PIECE_BYTES`] takes a while.
     Slow,
+    /// All connections share a way that passes so many bytes per second, of both directions.
+    Narrow(u32),
     /// Connections are accepted, and nothing is forwarded.
     Hang,
     /// Each connection is reset after a random number of bytes.
@@ -47,6 +51,8 @@ struct State {
     generation: u64,
     is_listening: bool,
     has_ended: bool,
+    /// When the narrow way has passed all that was read.
+    free_at: Instant,
     random: Random,
 }
 
@@ -73,6 +79,7 @@ impl FaultProxy {
             generation: 0,
             is_listening: false,
             has_ended: false,
+            free_at: Instant::now(),
             random: Random::seeded(),
         };
         let shared = Shared {
@@ -272,6 +279,16 @@ impl Shared {
                 self.delays.fetch_add(1, Ordering::Relaxed);
                 let slow = |state: &mut State| state.mode == Mode::Slow && !is_over(state);
                 let waited = self.changed.wait_timeout_while(state, DELAY, slow);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if let mode @ Mode::Narrow(bytes_per_second) = state.mode {
+                self.delays.fetch_add(1, Ordering::Relaxed);
+                let (now, bytes) = (Instant::now(), u32::try_from(bytes).unwrap_or(u32::MAX));
+                let begin = now.checked_sub(LATE_MAX).map_or(now, |earliest| state.free_at.max(earliest));
+                state.free_at = begin + Duration::from_secs(1) * bytes / bytes_per_second;
+                let passes_in = state.free_at.saturating_duration_since(now);
+                let narrow = |state: &mut State| state.mode == mode && !is_over(state);
+                let waited = self.changed.wait_timeout_while(state, passes_in, narrow);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }

@@ -30,10 +30,16 @@ const CELLS: &[Place] = &[
     ("nats", Fault::Hanging, nats::nats),
     #[cfg(feature = "s3")]
     ("s3", Fault::Hanging, objects::s3),
+    #[cfg(feature = "s3")]
+    ("s3", Fault::Narrow, objects::s3),
     #[cfg(all(feature = "azure", feature = "gcs"))]
     ("gs", Fault::Hanging, clouds::gs),
     #[cfg(all(feature = "azure", feature = "gcs"))]
+    ("gs", Fault::Narrow, clouds::gs),
+    #[cfg(all(feature = "azure", feature = "gcs"))]
     ("az", Fault::Hanging, clouds::az),
+    #[cfg(all(feature = "azure", feature = "gcs"))]
+    ("az", Fault::Narrow, clouds::az),
 ];
 
 /// Why the cells have failed that have, in the order of [`CELLS`]. The first test that wants one runs all.
