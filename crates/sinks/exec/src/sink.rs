@@ -21,6 +21,8 @@ use super::queue::Queue;
 use super::run::{Ended, Finish, Logs, Run, timespec};
 use super::settings::{Ack, Settings};
 
+/// The exit code of a command that fails for now, whatever it got (`EX_TEMPFAIL` of sysexits.h).
+const TEMPORARY_FAILURE: i32 = 75;
 /// A run of this length without messages works: the driver's next pause is the first one again.
 const LONG_RUN: Duration = Duration::from_secs(5);
 /// A command that has messages and takes none for so long is a problem that the status shows.
@@ -146,7 +148,8 @@ impl ExecSink {
             why.push_str(" before it took a message");
         }
         self.has_failed = true;
-        if ended.taken == 0 {
+        let is_temporary = ended.status.and_then(|status| status.code()) == Some(TEMPORARY_FAILURE);
+        if ended.taken == 0 && !is_temporary {
             self.narrow(&mut why);
         }
         Err(Problem::Retry(io::Error::other(why)))

@@ -247,6 +247,25 @@ fn a_message_on_which_the_command_fails_for_a_minute_becomes_a_dead_letter() {
     assert_eq!(rig.ledger.problem(), None);
 }
 
+#[test]
+fn a_command_that_fails_for_now_costs_no_message() {
+    let mut rig =
+        Rig::new("echo run >> $d/runs\n[ -e $d/go ] || exit 75\ntee -a $d/out | wc -l", "?ack=line");
+    rig.put(["0".to_owned()]);
+    for runs in [3, 6] {
+        rig.work(Goal::Deliver, |rig| rig.written("runs").lines().count() == runs);
+        rig.skipped += FAILED_FOR;
+    }
+    assert!(
+        rig.ledger.problem().is_some_and(|why| why.ends_with("exit code 75")),
+        "{:?}",
+        rig.ledger.problem()
+    );
+    fs::write(rig.path("go"), "").unwrap();
+    rig.deliver(1);
+    assert_eq!((rig.written("out"), rig.refused()), (numbers(0..1), 0));
+}
+
 /// Acknowledges 16 lines together, or those before the end of its input. What it fails on is in the middle of them.
 const COLLECTS: &str = "flush() { printf '%s' \"$lines\" >> $d/out; lines=; echo $number; }
 number=0
