@@ -9,6 +9,12 @@ use rustix::time::{ClockId, clock_gettime};
 /// ten seconds that Docker gives a container.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a client that is connected may wait with its first request when the server stops.
+///
+/// On one machine or in one data centre a request follows its connection within some milliseconds, also behind a TLS handshake, and
+/// where both are busy within 100. A stop with idle clients lasts as long, and nobody who waits for it notices.
+pub const FIRST_BYTE_GRACE_DEFAULT: Duration = Duration::from_millis(150);
+
 /// The pause after descriptors or memory ran out, in which others can close something: long enough to cost nothing, and too short
 /// to notice.
 pub const STARVED_PAUSE: Duration = Duration::from_millis(50);
