@@ -3,6 +3,9 @@
 //! The listener goes on accepting for a grace. Then it looks for the last time whether something is queued, and closes. Its last
 //! connections have a grace, too. Only then is the server told, which closes connections that have shown no request.
 //!
+//! Every open connection has the grace, also one that has sent something: the first bytes of an HTTP/2 or TLS client are no request,
+//! and the next request of an idle client may be on its way. So nothing has to be known of what a connection carries.
+//!
 //! Invariant: a listener counts as drained only when the stop was requested and nothing was queued after that.
 //! Invariant: a closed listener accepts nothing, so what is queued from then on is for the successor, if there is one.
 //! Invariant: the server is told at the latest when half of the time that a stop may take is over; the rest is for its answers.
@@ -15,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 /// Rounds of the event loop between the end of the grace and the time when the server is told: enough that what has arrived by then
 /// is read. hyper closes a connection that has shown no request.
@@ -55,11 +58,14 @@ type Looks = Pin<Box<dyn Future<Output = Phase> + Send + Sync>>;
 
 /// The listener's end of it.
 pub(crate) struct Ending {
+    /// Never marked as seen.
     phase: watch::Receiver<Phase>,
     /// `None` while the listener looks.
     looks: Option<Looks>,
     /// The phase in which it looked last.
     looks_in: Phase,
+    /// As in `state`.
+    drained_in: Phase,
     state: watch::Sender<State>,
     failed: mpsc::Sender<io::Error>,
     connections: watch::Sender<Connections>,
@@ -123,7 +129,7 @@ impl Waiting {
 }
 
 impl Waits {
-    /// Completes when the others do not wait, either.
+    /// Completes when no other waits, either.
     async fn end(self) {
         let mut workers = self.0.subscribe();
         drop(self);
@@ -150,7 +156,8 @@ impl Ending {
         let looks = Some(next_phase(phase.clone(), Phase::Serving));
         let watched =
             Watched { phase: phase.clone(), state: state_seen, failure, connections: connections_seen };
-        (Self { phase, looks, looks_in: Phase::Serving, state, failed, connections }, watched)
+        let (looks_in, drained_in) = (Phase::Serving, Phase::Serving);
+        (Self { phase, looks, looks_in, drained_in, state, failed, connections }, watched)
     }
 
     /// Ready when the listener has to look everywhere whether something is queued. Pending once it has found nothing in this phase.
@@ -165,13 +172,19 @@ impl Ending {
     /// The last look found nothing.
     pub(crate) fn drained(&mut self) {
         let phase = self.looks_in;
+        self.drained_in = phase;
         self.looks = Some(next_phase(self.phase.clone(), phase));
         self.state.send_modify(|state| state.drained_in = phase);
     }
 
     /// Whether the listener accepts nothing any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.state.borrow().drained_in >= Phase::Closing || *self.phase.borrow() >= Phase::Closed
+        self.drained_in >= Phase::Closing || self.phase() >= Phase::Closed
+    }
+
+    fn phase(&self) -> Phase {
+        // While the worker serves, this costs no lock.
+        if matches!(self.phase.has_changed(), Ok(false)) { Phase::Serving } else { *self.phase.borrow() }
     }
 
     /// For a connection that the run waits for.
@@ -186,7 +199,7 @@ impl Ending {
     }
 
     fn accepted(&self, note: impl FnOnce(&mut Connections)) {
-        let stops = *self.phase.borrow() > Phase::Serving;
+        let stops = self.phase() > Phase::Serving;
         self.connections.send_if_modified(|connections| {
             note(connections);
             connections.last_accepted = stops.then(Instant::now);
@@ -298,14 +311,14 @@ impl Leader {
             self.none_open().await;
             waits.end().await;
         };
-        let _late = timeout_at(since + grace, nobody_waits).await;
+        let _late = timeout(grace, nobody_waits).await;
         self.phase.send_replace(Phase::Closing);
         // Beside a successor on the same sockets, a busy listener might find something for as long as it looks.
-        let last_look = since + times.drain / PART_UNTIL_TOLD - grace;
-        let _late = timeout_at(last_look, self.drained_in(Phase::Closing)).await;
+        let last_look = times.drain / PART_UNTIL_TOLD - 2 * grace;
+        let _late = timeout(last_look, self.drained_in(Phase::Closing)).await;
         self.phase.send_replace(Phase::Closed);
         let last_accepted = self.connections.borrow().last_accepted.unwrap_or(since);
-        let _late = timeout_at(last_accepted + grace, self.none_open()).await;
+        let _late = timeout(grace.saturating_sub(last_accepted.elapsed()), self.none_open()).await;
         for _ in 0..LAST_ROUNDS {
             tokio::task::yield_now().await;
         }

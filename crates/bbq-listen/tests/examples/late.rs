@@ -119,6 +119,7 @@ fn requests_that_come_together_are_answered() {
         let server = start();
         let mut client = server.connect();
         kill_process(server.pid, Signal::TERM).unwrap();
+        sleep(FIRST_BYTE_GRACE_DEFAULT / 5);
         client.write_all(&[b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", GET].concat()).unwrap();
         let mut answers = String::new();
         client.read_to_string(&mut answers).unwrap();
