@@ -1,5 +1,5 @@
 //! The axum application of `axum_before`, moved to bbq-listen by changing five lines of `main`: a worker with a runtime
-//! of its own for each processor, and nobody waits for a worker that is stalled.
+//! of its own for each processor, nobody waits for a worker that is stalled, and a stop loses no request.
 //!
 //!     cargo run --release -p bbq-listen --example axum_after -- 127.0.0.1:8080
 
@@ -25,7 +25,7 @@ async fn visits(State(count): State<Arc<AtomicU64>>) -> Json<u64> {
 fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let app = app();
-    let group = bbq_listen::Group::bind(&address)?.open()?;
+    let group = bbq_listen::Group::bind(&address)?.activated_or_open()?;
     println!("listening on {}", group.local_address());
-    group.run_tokio(|listener| axum::serve(listener, app.clone()))
+    group.run_tokio(|listener| listener.serve_axum(app.clone()))
 }

@@ -3,7 +3,8 @@
 //!     cargo run --release -p bbq-listen --example hyper_http -- 127.0.0.1:8080
 //!     curl --data said http://127.0.0.1:8080/echo
 //!
-//! A stop closes idle connections, and requests that have begun get their answers.
+//! A stop closes idle connections. Requests that have begun get their answers, and so do those that clients send within the grace
+//! after which `stopped` completes.
 
 use std::convert::Infallible;
 use std::io;
@@ -55,7 +56,7 @@ async fn serve(mut listener: AsyncListener) -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let group = Group::bind(&address)?.open()?;
+    let group = Group::bind(&address)?.activated_or_open()?;
     println!("listening on {}", group.local_address());
     group.run_tokio(serve)
 }

@@ -4,6 +4,8 @@
 //!
 //! When one direction ends, it is ended on the other side, too, and the other direction continues. If a peer does not read, the
 //! other one is not read, either, so at most one buffer waits. A connection without upstream is closed.
+//!
+//! A stop closes connections on which neither side has sent anything; on the others, both have five seconds to end.
 
 #[path = "common/front_door.rs"]
 mod front_door;
@@ -12,7 +14,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::Result;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -58,14 +60,19 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn work(mut listener: AsyncListener, upstream: SocketAddr) -> Result<()> {
+    let mut stopped = pin!(listener.stopped());
     loop {
-        let (client, _) = listener.accept().await?;
-        tokio::spawn(carry(client, upstream));
+        tokio::select! {
+            accepted = listener.accept() => {
+                tokio::spawn(carry(accepted?.0, upstream, listener.stopped()));
+            }
+            () = &mut stopped => return Ok(()),
+        }
     }
 }
 
 /// Carries one connection until both directions have ended, or one is broken.
-async fn carry(client: CountedStream, upstream: SocketAddr) -> Result<()> {
+async fn carry(client: CountedStream, upstream: SocketAddr, stopped: impl Future<Output = ()>) -> Result<()> {
     let reached = timeout(CONNECT_TIMEOUT, TcpStream::connect(upstream)).await;
     let server = reached
         .unwrap_or_else(|late| Err(late.into()))
@@ -73,6 +80,12 @@ async fn carry(client: CountedStream, upstream: SocketAddr) -> Result<()> {
     // Bytes are forwarded at once, without waiting for acknowledgements.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
+    tokio::select! {
+        biased;
+        ready = client.readable() => ready?,
+        ready = server.readable() => ready?,
+        () = stopped => return Ok(()),
+    }
     let (client, _open) = client.into_parts();
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::try_join!(pump(from_client, to_server), pump(from_server, to_client)).map(drop)

@@ -61,6 +61,8 @@
 //!   be kept out; [`Group::foreign_members`] finds it.
 //! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what is queued for a worker that is stalled
 //!   or absent, with every distribution.
+//! - **A stop loses no request.** Who is connected may send a first request within a grace, and idle clients delay a stop no longer
+//!   ([`Group::run_tokio`], with the feature `tokio`).
 //! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
 //!   process, and [`Group::pause`] lets all workers end and other workers start.
 //! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not
@@ -114,8 +116,8 @@ pub use io::receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveStat
 pub use io::send_batch::{SEND_BATCH_DATAGRAMS_MAX, SendBatch};
 pub use io::shortage::Shortage;
 pub use limits::{
-    DRAIN_TIMEOUT, DescriptorLimit, STARVED_PAUSE, WORKERS_MAX, raise_descriptor_limit,
-    return_all_freed_memory, return_freed_memory, worker_count,
+    DRAIN_TIMEOUT, DescriptorLimit, FIRST_BYTE_GRACE_DEFAULT, STARVED_PAUSE, WORKERS_MAX,
+    raise_descriptor_limit, return_all_freed_memory, return_freed_memory, worker_count,
 };
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;

@@ -5,8 +5,9 @@
 //!
 //! Invariant: nothing is read while a response waits to be written, so a peer that does not read is not served.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use bbq_listen::AsyncConnection;
 use rustix::io::Errno;
@@ -16,6 +17,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt}
 const READ_BYTES: usize = 16 * 1024;
 /// Rounds of the event loop at the end: enough that every readable connection is served.
 const LAST_ROUNDS: usize = 16;
+/// Between two looks whether all are finished: nobody notices the time, and it costs nothing.
+const LAST_PAUSE: Duration = Duration::from_millis(2);
 /// The size of responses at which they are written. Above it the cost of a write is in the bytes, not in the call.
 pub(crate) const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
 
@@ -59,6 +62,8 @@ thread_local! {
     /// The buffers of all connections of a worker, for the time of a call.
     static BUFFERS: RefCell<Box<Buffers>> =
         RefCell::new(Box::new(Buffers { input: [0; READ_BYTES], output: Vec::new() }));
+    /// How many connections of the worker are in the middle of a request or of a response.
+    static UNFINISHED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Serves an accepted connection: as far as possible at once, the rest in a task.
@@ -73,10 +78,14 @@ pub(crate) fn begin<P: Protocol + Clone>(stream: OwnedFd, protocol: &P) {
     }
 }
 
-/// Serves readable connections before the runtime, and all connections, end.
+/// Serves readable connections before the runtime, and all connections, end. Those in the middle of a request or of a response are
+/// finished, for as long as the run may take to stop.
 pub(crate) async fn last_turns() {
     for _ in 0..LAST_ROUNDS {
         tokio::task::yield_now().await;
+    }
+    while UNFINISHED.get() > 0 {
+        tokio::time::sleep(LAST_PAUSE).await;
     }
 }
 
@@ -112,11 +121,27 @@ struct State {
     output: Vec<u8>,
     /// What follows when `output` is written.
     then: Option<Next>,
+    /// Whether the connection is among the `UNFINISHED`.
+    unfinished: bool,
 }
 
 impl State {
     /// Writes, answers and reads until it would block, but reads no more than one full buffer.
     fn advance(&mut self, stream: BorrowedFd<'_>, protocol: &impl Protocol) -> Wait {
+        let wait = self.go(stream, protocol);
+        self.count(!self.input.is_empty() || !self.output.is_empty());
+        wait
+    }
+
+    fn count(&mut self, unfinished: bool) {
+        match (std::mem::replace(&mut self.unfinished, unfinished), unfinished) {
+            (false, true) => UNFINISHED.set(UNFINISHED.get() + 1),
+            (true, false) => UNFINISHED.set(UNFINISHED.get() - 1),
+            _ => {}
+        }
+    }
+
+    fn go(&mut self, stream: BorrowedFd<'_>, protocol: &impl Protocol) -> Wait {
         let output = std::mem::take(&mut self.output);
         if let Err(wait) = self.write(stream, &output) {
             return wait;
@@ -187,6 +212,12 @@ impl State {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.count(false);
     }
 }
 

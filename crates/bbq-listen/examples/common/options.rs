@@ -30,11 +30,11 @@ impl Options {
         self.open_at(if text.contains("://") { text.parse()? } else { Address::parse("tcp", text)? })
     }
 
-    /// Opens the group at `address`.
+    /// Opens the group at `address`, or adopts the sockets that were passed to the process.
     pub(crate) fn open_at(&self, address: Address) -> Result<Group, ListenError> {
         raise_descriptor_limit();
         let options = GroupOptions::new(address, self.workers.unwrap_or_else(worker_count));
-        options.distribution(self.distribution).steering(self.steering.clone()).open()
+        options.distribution(self.distribution).steering(self.steering.clone()).activated_or_open()
     }
 }
 

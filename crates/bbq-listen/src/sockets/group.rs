@@ -15,6 +15,7 @@ use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
 use crate::dispatch::inboxes::redistribute;
 use crate::limits::{WORKERS_MAX, coarse_ms, worker_count};
+use crate::sockets::activation::activated;
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open};
 use crate::sockets::options::{GroupOptions, UnixOwner};
@@ -385,6 +386,22 @@ impl GroupOptions {
     /// If the address cannot be listened on.
     pub fn open(&self) -> Result<Group, ListenError> {
         Group::open(self)
+    }
+
+    /// Adopts the sockets that systemd or the process before has passed to this one ([`activated`]), or opens the group if there are
+    /// none. For a server with one group: all that were passed have to fit.
+    ///
+    /// # Errors
+    /// If the sockets do not fit, or the address cannot be listened on.
+    ///
+    /// [`activated`]: crate::activated
+    pub fn activated_or_open(&self) -> Result<Group, ListenError> {
+        let unfit = |error: std::io::Error| ListenError::Unfit {
+            address: self.address.clone(),
+            problem: format!("LISTEN_FDS counts a descriptor that is not open ({error})"),
+        };
+        let passed = activated().map_err(unfit)?;
+        if passed.is_empty() { self.open() } else { self.adopt(passed.into_iter().map(|one| one.descriptor)) }
     }
 
     /// Makes the group of sockets that are open: [`Group::adopt`]. For listeners of std, and for what [`activated`] returns.

@@ -4,11 +4,35 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::net::{UnixStream, unix};
 
 use crate::{AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
+
+impl AsyncListener {
+    /// Serves `app` by `axum::serve`. When the server stops, connections that are idle are closed, once clients have had time for a
+    /// first request ([`stopped`](Self::stopped)), and requests in progress get their answers.
+    ///
+    /// For services of other types call `axum::serve(listener, service).with_graceful_shutdown(stopped)`, with the future that
+    /// `stopped` returned before. A server without `with_graceful_shutdown` waits for idle connections, too: each stop takes as
+    /// long as it may.
+    ///
+    /// ```no_run
+    /// # fn main() -> std::io::Result<()> {
+    /// use axum::{Router, routing::get};
+    ///
+    /// let app = Router::new().route("/", get(async || "hello\n"));
+    /// let group = bbq_listen::Group::bind("127.0.0.1:8080")?.open()?;
+    /// group.run_tokio(|listener| listener.serve_axum(app.clone()))
+    /// # }
+    /// ```
+    pub fn serve_axum(self, app: Router) -> impl IntoFuture<Output = io::Result<()>> {
+        let stopped = self.stopped();
+        axum::serve(self, app).with_graceful_shutdown(stopped)
+    }
+}
 
 /// A handler gets the client's address by
 /// `into_make_service_with_connect_info::<PeerAddress>()`. For axum's own `ConnectInfo<SocketAddr>` serve

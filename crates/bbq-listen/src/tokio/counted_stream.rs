@@ -2,7 +2,6 @@
 //!
 //! It adds nothing to reading and writing, which are tokio's.
 
-use std::convert::Infallible;
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
@@ -10,9 +9,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 
 use crate::OpenCount;
+use crate::tokio::ending::InProgress;
 
 /// A [`TcpStream`], or a [`UnixStream`](tokio::net::UnixStream), that counts as open until it is dropped. It can be used as the
 /// stream, to which it derefs.
@@ -30,11 +29,11 @@ pub struct CountedStream<Stream = TcpStream> {
 pub struct OpenConnection {
     _count: OpenCount,
     /// The run of the group that waits for the connection at its end.
-    _in_progress: Option<mpsc::Sender<Infallible>>,
+    _in_progress: Option<InProgress>,
 }
 
 impl OpenConnection {
-    pub(crate) fn new(count: OpenCount, in_progress: Option<mpsc::Sender<Infallible>>) -> Self {
+    pub(crate) fn new(count: OpenCount, in_progress: Option<InProgress>) -> Self {
         Self { _count: count, _in_progress: in_progress }
     }
 }

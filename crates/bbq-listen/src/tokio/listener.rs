@@ -73,7 +73,8 @@ impl AsyncListener {
     /// The stream counts as open until it is dropped. When no descriptor is left, this waits until there is one. The future can be
     /// dropped at any time.
     ///
-    /// While the server stops, it returns the connections that are queued, and then waits forever: [`stopped`](Self::stopped) tells.
+    /// While the server stops, it returns connections for a grace and then those that are queued, and waits forever:
+    /// [`Group::run_tokio`](crate::Group::run_tokio), "Stop".
     ///
     /// One connection at a time costs a little more than [`accept_batch`](Self::accept_batch), most where workers share a socket.
     ///
@@ -141,7 +142,7 @@ impl AsyncListener {
             match register(stream, peer) {
                 Some((Ok(stream), peer)) => {
                     let count = open.unwrap_or_else(|| self.worker_listener().open_one());
-                    let in_progress = self.ending.as_ref().and_then(Ending::in_progress);
+                    let in_progress = self.ending.as_ref().map(Ending::in_progress);
                     let counted = CountedStream::new(stream, OpenConnection::new(count, in_progress));
                     return Poll::Ready(Ok((counted, peer)));
                 }
@@ -151,7 +152,10 @@ impl AsyncListener {
         }
     }
 
-    /// Completes when the server stops and this listener has returned every connection that was queued, or when it was dropped.
+    /// Completes when the server stops and has to close idle connections: this listener has returned every connection that was
+    /// queued, and their clients have had time for a first request ([`TokioRunner::first_byte_grace`](crate::TokioRunner::first_byte_grace)).
+    /// It does not wait for that time when all connections have ended. Of connections accepted in batches, the listener does not
+    /// know whether they have. It also completes when the listener was dropped.
     ///
     /// A server that calls this ends by itself: [`Group::run_tokio`](crate::Group::run_tokio) waits for its future, as long as a
     /// stop may take. Of a listener that no `run_tokio` made, it never completes.
@@ -196,6 +200,11 @@ impl AsyncListener {
         let (readiness, ending) = (&self.readiness, &mut self.ending);
         let place = poll_fn(|context| poll_place(readiness, ending, context)).await?;
         let outcome = accept_at(&self.acceptor, ending, place, limit(), &mut f)?;
+        if outcome.accepted > 0
+            && let Some(ending) = ending
+        {
+            ending.accepted_batch();
+        }
         match outcome.state {
             AcceptState::Drained => {}
             AcceptState::More => self.pace = Pace::Yield,

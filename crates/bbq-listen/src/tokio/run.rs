@@ -6,7 +6,7 @@
 //! Invariant: when one worker fails, all end.
 
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
-use crate::limits::DRAIN_TIMEOUT;
-use crate::tokio::ending::{Ending, Watched};
+use crate::limits::{DRAIN_TIMEOUT, FIRST_BYTE_GRACE_DEFAULT};
+use crate::tokio::ending::{Ending, StopTimes, Waiting, Watched};
 use crate::{
     Group, Heartbeat, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor, WorkerListener, install_heartbeat,
 };
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stall_threshold: Duration,
     pub(crate) on_stall: Box<dyn FnMut(StallEvent) + Send>,
-    pub(crate) drain_timeout: Duration,
+    pub(crate) times: StopTimes,
     pub(crate) yields_before_sleep: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Plan {
         Self {
             stall_threshold: STALL_THRESHOLD_DEFAULT,
             on_stall: Box::new(drop),
-            drain_timeout: DRAIN_TIMEOUT,
+            times: StopTimes { drain: DRAIN_TIMEOUT, first_byte_grace: FIRST_BYTE_GRACE_DEFAULT },
             yields_before_sleep: false,
         }
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("stall_threshold", &self.stall_threshold)
-            .field("drain_timeout", &self.drain_timeout)
+            .field("times", &self.times)
             .field("yields_before_sleep", &self.yields_before_sleep)
             .finish_non_exhaustive()
     }
@@ -60,8 +60,8 @@ type Work<'a> = Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>;
 /// A group of a run, with what each of its workers does.
 pub(crate) struct Part<'a> {
     group: &'a Group,
-    /// Called on the worker's thread, with what tells it to stop and the time that it has then.
-    work: Box<dyn Fn(WorkerListener, watch::Receiver<bool>, Duration) -> Work<'a> + Sync + 'a>,
+    /// Called on the worker's thread, with what tells it to stop and the times that it has then.
+    work: Box<dyn Fn(WorkerListener, watch::Receiver<bool>, StopTimes) -> Work<'a> + Sync + 'a>,
 }
 
 impl<'a> Part<'a> {
@@ -76,10 +76,11 @@ impl<'a> Part<'a> {
         Serving: IntoFuture<Output = io::Result<()>> + 'a,
         Listener: 'a,
     {
-        let work = move |worker_listener, stop: watch::Receiver<bool>, drain_timeout| {
-            let (ending, watched) = Ending::new(stop.clone());
+        let waiting = Waiting::default();
+        let work = move |worker_listener, stop: watch::Receiver<bool>, times: StopTimes| {
+            let (ending, watched) = Ending::new(stop.clone(), times, &waiting);
             let serving = listen(worker_listener, ending).map(|listener| serve(listener).into_future());
-            let work: Work<'a> = Box::pin(async move { work(serving?, watched, stop, drain_timeout).await });
+            let work: Work<'a> = Box::pin(async move { work(serving?, watched, stop, times.drain).await });
             work
         };
         Self { group, work: Box::new(work) }
@@ -99,7 +100,7 @@ pub(crate) fn run(
     runtime: &Runtime,
     until: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let Plan { stall_threshold, on_stall, drain_timeout, yields_before_sleep } = plan;
+    let Plan { stall_threshold, on_stall, times, yields_before_sleep } = plan;
     let _monitor = StallMonitor::start(parts.iter().map(|part| part.group), stall_threshold, on_stall)?;
     let stop = watch::Sender::new(false);
     // Changed by a worker that fails; closed when all have ended.
@@ -117,7 +118,7 @@ pub(crate) fn run(
                 worker_runtime(yields_before_sleep)?.block_on(async {
                     let mut works = Vec::with_capacity(listeners.len());
                     for (part, listener) in listeners {
-                        works.push((part.work)(listener, stop.clone(), drain_timeout));
+                        works.push((part.work)(listener, stop.clone(), times));
                     }
                     all(works).await
                 })?;
@@ -234,34 +235,14 @@ async fn work(
         biased;
         () = &mut out_of_time => return Ok(()),
         served = serving => served?,
-        error = over(&mut watched) => return error.map_or(Ok(()), Err),
+        error = watched.over() => return error.map_or(Ok(()), Err),
     }
     // Its connections may be open for as long as the other workers serve.
     tokio::select! {
-        _ = watched.in_progress.recv() => {}
+        () = watched.ended() => {}
         () = out_of_time => {}
     }
     Ok(())
-}
-
-/// Completes when the listener is drained and no connection is open, or with an error after which it accepts no more.
-async fn over(watched: &mut Watched) -> Option<io::Error> {
-    let Watched { state, failure, in_progress } = watched;
-    let finished = async {
-        // An error means that the server has dropped the listener.
-        if state.wait_for(|state| state.drained).await.is_ok() {
-            in_progress.recv().await;
-            let is_dropped = state.has_changed().is_err();
-            if !is_dropped && !state.borrow().ends_by_itself {
-                return;
-            }
-        }
-        pending().await
-    };
-    tokio::select! {
-        () = finished => None,
-        Some(error) = failure.recv() => Some(error),
-    }
 }
 
 async fn out_of_time(mut stop: watch::Receiver<bool>, drain_timeout: Duration) {

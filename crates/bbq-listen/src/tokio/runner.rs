@@ -32,9 +32,18 @@ impl Group {
     /// # }
     /// ```
     ///
-    /// On a signal the listeners return the connections that are queued, and then no more. The run ends when no connection is open
-    /// any more, and at most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal. A connection that is kept open by an idle
-    /// client would take all that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
+    /// # Stop
+    /// On a signal no request is lost whose client was connected and sends it within a grace:
+    ///
+    /// - The listeners go on returning connections for [`FIRST_BYTE_GRACE_DEFAULT`](crate::FIRST_BYTE_GRACE_DEFAULT), or until no
+    ///   connection is open and none is queued. Then they return what is queued, and no more: what comes later is for a successor
+    ///   that has the same sockets.
+    /// - [`AsyncListener::stopped`] completes when the last connection has been open for as long, or none is open. A server that
+    ///   waits for `stopped` then closes idle connections, and answers the requests that have begun.
+    /// - The run ends when no connection is open, and at most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal.
+    ///
+    /// Clients that are idle, or send nothing, so delay a stop by at most two graces. If the server does not wait for `stopped`, one
+    /// client that keeps its connection makes each stop take the whole `DRAIN_TIMEOUT`.
     ///
     /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
     /// run; drop it, so that nobody waits in its queues.
@@ -170,7 +179,18 @@ impl<'a> TokioRunner<'a> {
 
     /// How long a stop may take; by default [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT). Connections that are open then are cut off.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
-        self.plan.drain_timeout = timeout;
+        self.plan.times.drain = timeout;
+        self
+    }
+
+    /// How long a connection may wait with its first request when the server stops: counted from the stop, or from when it was
+    /// accepted if that was later. By default [`FIRST_BYTE_GRACE_DEFAULT`](crate::FIRST_BYTE_GRACE_DEFAULT), and at most a fifth of the
+    /// [`drain_timeout`](Self::drain_timeout).
+    ///
+    /// A stop with clients that are idle takes one grace, and up to two if others connect meanwhile. With zero, requests that have not
+    /// arrived when the server stops are lost.
+    pub fn first_byte_grace(mut self, grace: Duration) -> Self {
+        self.plan.times.first_byte_grace = grace;
         self
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// An answer takes less than a millisecond; so long only one that never comes.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running example. Killed when it is dropped.
 pub(crate) struct Example {
@@ -41,7 +41,12 @@ impl Example {
 
     /// The same with all arguments given.
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn_with_input(command.stdin(Stdio::null()))
+    }
+
+    /// The same with the standard input that the command has.
+    pub(crate) fn spawn_with_input(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();

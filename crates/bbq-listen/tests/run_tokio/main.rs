@@ -7,6 +7,7 @@ mod axum;
 mod client;
 mod datagrams;
 mod ends;
+mod grace;
 mod runner;
 mod serves;
 mod several;

@@ -39,7 +39,8 @@ fn batches_are_drained_too() {
                 listener.accept_batch(16, drop).await?;
             }
         };
-        TokioRunner::new().serve(&group, serve).run_until(std::future::ready(())).unwrap();
+        let runner = TokioRunner::new().first_byte_grace(Duration::ZERO);
+        runner.serve(&group, serve).run_until(std::future::ready(())).unwrap();
         assert_eq!(group.taken().iter().sum::<u64>(), 100, "{word}");
         drop(streams);
     }
