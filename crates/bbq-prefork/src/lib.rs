@@ -38,6 +38,7 @@ mod numbers;
 mod pool;
 mod rescue;
 mod shared;
+mod stalls;
 mod starts;
 mod worker_process;
 
@@ -45,7 +46,7 @@ mod worker_process;
 pub use async_pool::AsyncPreforkPool;
 pub use child::Child;
 pub use connection::{Connection, Outcome, PeekedInput, PendingResponse, UnfinishedResponse};
-pub use event::PoolEvent;
+pub use event::{PoolEvent, WorkerState};
 pub use ledger::KEPT_BYTES_MAX;
 pub use pool::PreforkPool;
 
