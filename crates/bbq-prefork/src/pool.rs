@@ -316,6 +316,9 @@ impl<'a> PreforkPool<'a> {
     /// Plans the next start. Returns the delay, or `None` if there will be none.
     fn start_failed(&mut self, worker: usize, failure: Failure) -> io::Result<Option<Duration>> {
         self.shared.set_absent(worker)?;
+        if let Some(handoff) = self.handoff.as_mut().filter(|_| !self.shared.is_stopping()) {
+            handoff.take_back(&self.shared, worker)?;
+        }
         Ok(self.children[worker].starts.failed(failure, self.shared.is_stopping()))
     }
 

@@ -80,12 +80,14 @@ impl Shared {
         }
     }
 
-    /// Which listeners a child accepts from: with `reuseport` its own, and those of children that need help.
+    /// Which listeners a child accepts from.
     pub(crate) fn listeners_of(&self, worker: usize) -> impl Iterator<Item = usize> {
-        let is_its = move |index: &usize| {
-            self.distribution != Distribution::Reuseport || *index == worker || self.needs_help(*index)
-        };
-        (0..self.childrens_listeners().len()).filter(is_its)
+        (0..self.childrens_listeners().len()).filter(move |index| self.accepts_from(worker, *index))
+    }
+
+    /// With `reuseport` a child accepts from its own listener, and from those of children that need help.
+    fn accepts_from(&self, worker: usize, index: usize) -> bool {
+        !self.is_own_of_another(index, worker) || self.needs_help(index)
     }
 
     /// Adds a child's listeners to its epoll, or removes them. It is no error if that was done before.
@@ -103,7 +105,7 @@ impl Shared {
                 Err(errno) => return Err(errno.into()),
             }
             // `help_no_more` first says so, and then removes the listener.
-            if !self.listeners_of(worker).any(|its| its == index) {
+            if !self.accepts_from(worker, index) {
                 let _removed_already = epoll::delete(epoll, listener);
             }
         }
