@@ -18,8 +18,8 @@
 //!
 //! A child that is blocked in its handler, stopped by a signal, or not scheduled delays no connection but those that it has begun
 //! with. Each child writes a heartbeat into the ledger when it wakes up and when it falls asleep. The master looks at the heartbeats
-//! every 6 ms while a child runs or something waits, and at the next arrival otherwise. The other children take what waits for a
-//! child that does not come around, with every distribution, usually within 15 ms. A child counts as one that does not come around
+//! every 8 ms while a child runs or something waits, and at the next arrival otherwise. The other children take what waits for a
+//! child that does not come around, with every distribution, usually within 16 ms. A child counts as one that does not come around
 //! - if it is stopped (SIGSTOP), from the next look on;
 //! - if it has been running for 6 ms without coming back to its epoll; after 30 ms it is reported;
 //! - if it sleeps, and for 30 ms does not take what waits for it.

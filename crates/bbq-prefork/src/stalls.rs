@@ -41,9 +41,10 @@ use crate::worker_process::{WorkerProcess, number_of};
 /// A child that runs for longer without coming around is reported. It is three times what a thread has in bbq-listen: several
 /// processes to a processor are not scheduled for that long now and then.
 const STALL_THRESHOLD: Duration = Duration::from_millis(30);
-/// Time between two looks. The first may come right before a child is overdue, which is so after 6 ms: then the second helps it, and
-/// nobody has waited for 13 ms. A look takes some ten microseconds.
-const LOOK_EVERY: Duration = Duration::from_millis(6);
+/// Time between two looks. The first sees that a child runs, the second that it still does: then nobody has waited for much longer
+/// than 16 ms. Twice as many would cost a loaded server nearly a percent of a processor.
+const LOOK_EVERY: Duration = Duration::from_millis(8);
+const _: () = assert!(LOOK_EVERY.as_millis() >= STALL_THRESHOLD.as_millis() / 5, "the second look must help");
 
 const NEVER: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -60,8 +61,10 @@ pub(crate) struct Stalls {
     timer: OwnedFd,
     /// The timer runs. Otherwise an arrival begins with looks.
     is_looking: bool,
-    /// At the last look something waited at a listener, and so many connections had been accepted.
-    waited: Option<u64>,
+    /// Connections that all children had got at the last look.
+    taken: u64,
+    /// At the last look something waited at a listener.
+    has_waited: bool,
 }
 
 /// What is known of a child from the last look.
@@ -81,6 +84,27 @@ struct Known {
 impl Known {
     fn new() -> Self {
         Self { watch: Watch::default(), seen: Seen::new(), turns: 0, taken: 0, noticed: 0, rescued: 0 }
+    }
+
+    /// Looks at the words of the child. Returns whether it has fallen asleep or woken up since the last look, and for how long it has
+    /// been running.
+    fn update(&mut self, words: ChildWords<'_>) -> (bool, Duration) {
+        let turns = words.turns();
+        let has_moved = std::mem::replace(&mut self.turns, turns) != turns;
+        let taken = std::mem::replace(&mut self.taken, words.taken().load(Relaxed));
+        if has_moved {
+            self.noticed = taken;
+        }
+        (has_moved, self.seen.running_for(self.is_asleep(), turns))
+    }
+
+    fn is_asleep(&self) -> bool {
+        self.turns.is_multiple_of(2)
+    }
+
+    /// Whether it is stalled, or may be.
+    fn is_watched(&self) -> bool {
+        self.watch.is_stalled() || self.watch.is_suspected()
     }
 }
 
@@ -117,7 +141,7 @@ impl Stalls {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         epolls::add(epoll, &timer, Source::Look, EventFlags::IN)?;
         let children = shared.epolls.iter().map(|_| Known::new()).collect();
-        let mut stalls = Self { children, timer, is_looking: false, waited: None };
+        let mut stalls = Self { children, timer, is_looking: false, taken: 0, has_waited: false };
         // The children begin.
         stalls.begin()?;
         Ok(stalls)
@@ -143,7 +167,7 @@ impl Stalls {
         Ok(())
     }
 
-    /// The timer has expired.
+    /// The timer has expired. It runs on only when it is read.
     pub(crate) fn clear_timer(&self) {
         let _cleared_anyway = rustix::io::read(&self.timer, &mut [0_u8; 8]);
     }
@@ -164,12 +188,20 @@ impl Stalls {
         mut handoff: Option<&mut Handoff>,
         f: &mut impl FnMut(PoolEvent),
     ) -> io::Result<()> {
+        let taken = (0..processes.len())
+            .fold(0_u64, |sum, worker| sum.wrapping_add(shared.ledger.child(worker).taken().load(Relaxed)));
+        let is_taking = std::mem::replace(&mut self.taken, taken) != taken;
+        let present = || {
+            let all = processes.iter().enumerate().filter(|(worker, _)| !shared.is_absent(*worker));
+            all.filter_map(|(worker, process)| Some((worker, process.child.as_ref()?)))
+        };
+        if is_taking && self.all_come_around(shared, present().map(|(worker, _)| worker)) {
+            self.has_waited = false;
+            return Ok(());
+        }
         let waiting = Waiting::at(shared);
         let mut soon = waiting.at_any_listener();
-        for (worker, process) in processes.iter().enumerate() {
-            let Some(process) = process.child.as_ref().filter(|_| !shared.is_absent(worker)) else {
-                continue;
-            };
+        for (worker, process) in present() {
             soon |= self.look_at(worker, process, shared, &waiting, f);
             if self.children[worker].watch.is_stalled() {
                 shared.end_lease_of(worker)?;
@@ -179,7 +211,10 @@ impl Stalls {
                 }
             }
         }
-        self.renew_events(shared, &waiting)?;
+        let has_waited = std::mem::replace(&mut self.has_waited, waiting.at_any_listener());
+        if has_waited && self.has_waited && !is_taking {
+            self.renew_events(shared)?;
+        }
         if !soon {
             self.end()?;
             for (index, listener) in shared.childrens_listeners().iter().enumerate() {
@@ -187,6 +222,21 @@ impl Stalls {
             }
         }
         Ok(())
+    }
+
+    /// Whether all children move, as under load. Then nothing is to be done, and that is known without a system call.
+    fn all_come_around(&mut self, shared: &Shared, workers: impl Iterator<Item = usize> + Clone) -> bool {
+        let moves = |worker| {
+            let known: &Known = &self.children[worker];
+            !known.is_watched() && known.turns != shared.ledger.child(worker).turns()
+        };
+        if !workers.clone().all(moves) {
+            return false;
+        }
+        workers.for_each(|worker| {
+            self.children[worker].update(shared.ledger.child(worker));
+        });
+        true
     }
 
     /// Returns whether to look again soon.
@@ -200,13 +250,8 @@ impl Stalls {
     ) -> bool {
         let words = shared.ledger.child(worker);
         let known = &mut self.children[worker];
-        let turns = words.turns();
-        let is_asleep = turns.is_multiple_of(2);
-        let has_moved = std::mem::replace(&mut known.turns, turns) != turns;
-        let taken = std::mem::replace(&mut known.taken, words.taken().load(Relaxed));
-        if has_moved {
-            known.noticed = taken;
-        }
+        let (has_moved, running_for) = known.update(words);
+        let is_asleep = known.is_asleep();
         // One that moves needs no system call.
         let is_stopped = !has_moved && is_stopped(process);
         let is_holder = shared.has_mutex && shared.ledger.lease().holder() == worker;
@@ -215,13 +260,13 @@ impl Stalls {
             || (words.handed().load(Relaxed) > 0 && known.taken != known.noticed);
         let sight = Sight {
             is_asleep,
-            beats: turns,
-            running_for: known.seen.running_for(is_asleep, turns),
+            beats: known.turns,
+            running_for,
             waits: !is_asleep || is_stopped || waits,
             is_frozen: is_stopped,
         };
         let changes = known.watch.look(sight, STALL_THRESHOLD, || shared.probe(worker));
-        let is_watched = known.watch.is_stalled() || known.watch.is_suspected();
+        let is_watched = known.is_watched();
         self.apply(changes, worker, is_stopped, number_of(process.pid), shared, f);
         !is_asleep || has_moved || waits || is_watched
     }
@@ -261,22 +306,13 @@ impl Stalls {
     }
 
     /// What waited at the last look waits still, and nobody has accepted anything: whoever was woken for it may be stopped.
-    fn renew_events(&mut self, shared: &Shared, waiting: &Waiting) -> io::Result<()> {
-        let taken = (0..self.children.len())
-            .fold(0_u64, |sum, worker| sum.wrapping_add(shared.ledger.child(worker).taken().load(Relaxed)));
-        let waits = waiting.at_any_listener().then_some(taken);
-        if waits.is_none() || std::mem::replace(&mut self.waited, waits) != waits {
-            self.waited = waits;
-            return Ok(());
-        }
+    fn renew_events(&self, shared: &Shared) -> io::Result<()> {
         if shared.has_mutex {
             shared.arm_mutex()?;
         }
-        let all = 0..self.children.len();
-        all.filter(|worker| {
-            shared.ledger.child(*worker).turns().is_multiple_of(2) && !shared.is_stalled(*worker)
-        })
-        .for_each(|worker| shared.wake_for_listeners(worker));
+        let sleeps = |worker: &usize| shared.ledger.child(*worker).turns().is_multiple_of(2);
+        let able = (0..self.children.len()).filter(|worker| sleeps(worker) && !shared.is_stalled(*worker));
+        able.for_each(|worker| shared.wake_for_listeners(worker));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_listen::Group;
 use bbq_listen::for_prefork::SharedWords;
@@ -166,7 +166,9 @@ fn nobody_waits_for_a_worker_without_a_process() {
             stream.write_all(b"a").unwrap();
             // The master hands over.
             let mut served = [PollFd::new(&stream, PollFlags::IN)];
+            let start = Instant::now();
             while matches!(poll(&mut served, Some(&NOW)), Ok(0)) {
+                assert!(start.elapsed() < LOST, "{distribution}: not served");
                 pool.handle_events(|_| {}).unwrap();
             }
             stream.read_exact(&mut [0]).unwrap();
