@@ -127,7 +127,8 @@ impl<'a> PreforkPool<'a> {
     }
 
     /// Handles a bounded number of events without waiting, and calls `f` for each change of a worker. Returns whether there were
-    /// any events; then there may be more.
+    /// any events; then there may be more. Call it as soon as the descriptor is readable: meanwhile nobody takes what waits for a
+    /// process that is blocked or stopped.
     ///
     /// # Errors
     /// If a system call fails for a reason that another try will not change.
