@@ -130,7 +130,8 @@ pub use sockets::socket::{PeerAddress, QueueState, Socket};
 pub use stall::heartbeat::Heartbeat;
 #[cfg(feature = "tokio")]
 pub use stall::heartbeat::install_heartbeat;
-pub use stall::monitor::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, StallEvent, StallMonitor};
+pub use stall::monitor::{STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor};
+pub use stall::watch::STALL_THRESHOLD_MIN;
 pub use steering::key::SteeringKey;
 pub use steering::pinned::{STEERING_PINS_DEFAULT, STEERING_PINS_MAX};
 pub use steering::setup::SteeringSetup;
@@ -158,6 +159,8 @@ struct ReadmeDocTests;
 #[doc(hidden)]
 pub mod for_prefork {
     pub use crate::io::accepted::concerns_one_connection;
+    pub use crate::stall::heartbeat::Seen;
+    pub use crate::stall::watch::{Changes, Ended, Sight, Watch, help_after};
     pub use crate::sys::processes::{
         ChildProcess, Progress, SharedWords, WAIT_FOR_CLONES, borrow_number, clone_sharing_descriptors,
         close_number, tcp_progress,

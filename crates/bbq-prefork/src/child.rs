@@ -74,6 +74,7 @@ impl<'a> Child<'a> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut starved = false;
         self.words().has_started().store(1, SeqCst);
+        self.words().wake();
         self.shared.set_present(self.worker)?;
         while self.shared.ledger.stopping().load(SeqCst) == 0 {
             // Lets clients send before this process sleeps, so that it wakes up once for several of them.
@@ -89,7 +90,8 @@ impl<'a> Child<'a> {
                     _ => {}
                 }
             }
-            if starved != was_starved {
+            // While it was starved, the master may have added a listener that needs help.
+            if starved || was_starved {
                 self.shared.listen(self.worker, if starved { Listens::Not } else { Listens::Ready })?;
             }
         }
@@ -99,7 +101,10 @@ impl<'a> Child<'a> {
     /// Waits for events. Returns whether the master is still running.
     fn wait(&self, events: &mut Vec<(Source, bool)>, timeout: Option<&Timespec>) -> io::Result<bool> {
         let mut raw = [epolls::NO_EVENT; EVENTS_MAX];
-        let count = match epoll::wait(&self.shared.epolls[self.worker], &mut raw[..], timeout) {
+        self.words().sleep();
+        let waited = epoll::wait(&self.shared.epolls[self.worker], &mut raw[..], timeout);
+        self.words().wake();
+        let count = match waited {
             Ok(count) => count,
             Err(Errno::INTR) => 0,
             Err(errno) => return Err(errno.into()),
@@ -114,14 +119,18 @@ impl<'a> Child<'a> {
         index: usize,
         handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
     ) -> io::Result<bool> {
-        let one_each = self.shared.has_mutex;
-        let most = if one_each { 1 } else { ACCEPTS_PER_BATCH_MAX };
+        let lease = self.shared.has_mutex.then(|| self.shared.ledger.lease());
+        if lease.is_some_and(|lease| lease.holder() != self.worker) {
+            // It was not scheduled for so long that the mutex went to another.
+            return Ok(false);
+        }
+        let most = if lease.is_some() { 1 } else { ACCEPTS_PER_BATCH_MAX };
         for _ in 0..most {
             let taken = self.accept(index)?;
-            match taken {
+            match (&taken, lease) {
                 // Passed on before the connection is handled, which may take long.
-                Accepted::Connection(_) if one_each => self.shared.pass_mutex(self.worker)?,
-                Accepted::Nothing | Accepted::Broken if one_each => self.shared.arm_mutex()?,
+                (Accepted::Connection(_), Some(lease)) => self.shared.pass_mutex(lease)?,
+                (Accepted::Nothing | Accepted::Broken, Some(_)) => self.shared.arm_mutex()?,
                 _ => {}
             }
             match taken {
@@ -158,6 +167,9 @@ impl<'a> Child<'a> {
                 self.words().open().fetch_add(1, Relaxed);
                 entry.begin(cookie, self.worker);
                 self.words().taken().fetch_add(1, Relaxed);
+                if self.shared.is_own_of_another(index, self.worker) {
+                    self.shared.ledger.child(index).rescued().fetch_add(1, Relaxed);
+                }
                 Ok(Accepted::Connection(number))
             }
             Err(Errno::AGAIN) => Ok(Accepted::Nothing),

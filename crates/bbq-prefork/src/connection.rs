@@ -5,11 +5,12 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use bbq_listen::for_prefork::tcp_progress;
 use rustix::net::{RecvFlags, recv};
 
-use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
+use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending, WasHanded};
 use crate::numbers;
 
 /// A response that is about to be written: what a successor must know if this process is killed while it writes.
@@ -79,9 +80,12 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// The connection with this descriptor number, if it belongs to `owner`.
+    /// The connection with this descriptor number, if it belongs to `owner`, who takes it now if it was handed over.
     pub(crate) fn of(ledger: &'a Ledger, number: RawFd, owner: usize, is_hung_up: bool) -> Option<Self> {
-        let entry = ledger.entry(number).filter(|entry| entry.owner() == owner)?;
+        let entry = ledger.entry(number)?;
+        if entry.take(owner)? == WasHanded(true) {
+            ledger.child(owner).handed().fetch_sub(1, Relaxed);
+        }
         Some(Self { number, entry, is_hung_up })
     }
 

@@ -19,6 +19,10 @@ pub(crate) enum Source {
     Child(usize),
     /// To the master: the timer has expired.
     Timer,
+    /// To a child: the master wants to see that it comes around.
+    Probe,
+    /// To the master: the next look at the children is due.
+    Look,
 }
 
 /// For a connection. Edge-triggered: unread input, such as half a request, is no event until more comes.
@@ -43,6 +47,8 @@ impl Source {
             Self::Master => (3, 0),
             Self::Child(worker) => (4, worker as u64),
             Self::Timer => (5, 0),
+            Self::Probe => (6, 0),
+            Self::Look => (7, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -58,6 +64,8 @@ pub(crate) fn read(event: &Event) -> (Source, bool) {
         2 => Source::Stop,
         3 => Source::Master,
         4 => Source::Child(number as usize),
+        6 => Source::Probe,
+        7 => Source::Look,
         _ => Source::Timer,
     };
     let flags = event.flags;

@@ -29,8 +29,7 @@ pub enum PoolEvent {
         pid: u32,
     },
     /// A process could not be started, or ended before it served. Another one is started after a delay, which is longer after
-    /// each failure, up to a second. Until then the other workers take what comes, except what the kernel puts into the worker's
-    /// own queue (`reuseport`).
+    /// each failure, up to a second. Until then the other workers take what comes.
     StartFailed {
         /// Which worker.
         worker: usize,
@@ -39,12 +38,49 @@ pub enum PoolEvent {
         /// The delay.
         retry_in: Duration,
     },
-    /// Its processes end before they serve, so no more are started. Its connections were closed. With `reuseport`, what the kernel
-    /// puts into its queue is not served: stop the pool.
+    /// Its processes end before they serve, so no more are started. Its connections were closed. The other workers take what comes.
     GivenUp {
         /// Which worker.
         worker: usize,
         /// What happened to the last process.
         reason: String,
     },
+    /// Its process does not come back to [`Child::serve`](crate::Child::serve): a call of its handler takes long, or the system does
+    /// not let it run. The other workers take what comes; connections that this process has begun with wait for it.
+    Blocked {
+        /// Which worker.
+        worker: usize,
+        /// The process.
+        pid: u32,
+    },
+    /// Its process is stopped by a signal, such as SIGSTOP. Otherwise as [`Blocked`](Self::Blocked).
+    Stopped {
+        /// Which worker.
+        worker: usize,
+        /// The process.
+        pid: u32,
+    },
+    /// Its process was blocked or stopped, and serves again.
+    Recovered {
+        /// Which worker.
+        worker: usize,
+        /// The process.
+        pid: u32,
+        /// Connections that other workers took from its own socket (`reuseport`), or that were taken back from it (`handoff`).
+        rescued: u64,
+    },
+}
+
+/// What a worker of a [`PreforkPool`](crate::PreforkPool) does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerState {
+    /// Its process takes connections.
+    Serving,
+    /// As in [`PoolEvent::Blocked`].
+    Blocked,
+    /// As in [`PoolEvent::Stopped`].
+    Stopped,
+    /// It has no process, for a while or for good.
+    Absent,
 }

@@ -1,4 +1,5 @@
-//! The master accepts for all children, and puts each connection into the epoll of the child that gets it.
+//! The master accepts for all children, and puts each connection into the epoll of the child that gets it. From a child that does not
+//! come around it takes back what that child has not begun with.
 
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -12,7 +13,7 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 
 use crate::epolls::{self, Source};
-use crate::rescue::give;
+use crate::rescue::{give, hand_on};
 use crate::shared::Shared;
 
 /// Why a batch ended.
@@ -72,18 +73,43 @@ impl Handoff {
         Ok(BatchEnd::More)
     }
 
-    fn next(&self, shared: &Shared) -> usize {
-        let children = shared.epolls.len();
-        let mut in_turn = (1..=children)
-            .map(|step| (self.last + step) % children)
-            .filter(|worker| !shared.is_absent(*worker));
-        let chosen = match self.rule {
-            HandoffRule::Fewest => {
-                in_turn.min_by_key(|worker| shared.ledger.child(*worker).open().load(Relaxed))
+    /// Hands what a stalled child has not taken to the others. Returns how many connections that were.
+    pub(crate) fn take_back(&mut self, shared: &Shared, stalled: usize) -> io::Result<u64> {
+        let mut moved = 0;
+        if shared.ledger.child(stalled).handed().load(Relaxed) == 0 {
+            return Ok(0);
+        }
+        for number in 0..shared.ledger.numbers() {
+            if shared.ledger.entry(number).is_none_or(|entry| !entry.is_handed_to(stalled)) {
+                continue;
             }
-            _ => in_turn.next(),
-        };
-        // Without any process, whoever is started next.
-        chosen.unwrap_or((self.last + 1) % children)
+            let Some(next) = self.able(shared) else { break };
+            self.last = next;
+            moved += u64::from(hand_on(shared, number, stalled, next)?);
+        }
+        Ok(moved)
+    }
+
+    fn next(&self, shared: &Shared) -> usize {
+        // If none comes around, one that has a process; without any process, whoever is started next.
+        let present = || self.in_turn(shared).find(|worker| !shared.is_absent(*worker));
+        self.able(shared).or_else(present).unwrap_or((self.last + 1) % shared.epolls.len())
+    }
+
+    /// The child that gets the next connection, of those that come around.
+    fn able(&self, shared: &Shared) -> Option<usize> {
+        let mut able =
+            self.in_turn(shared).filter(|worker| !shared.is_absent(*worker) && !shared.is_stalled(*worker));
+        match self.rule {
+            HandoffRule::Fewest => {
+                able.min_by_key(|worker| shared.ledger.child(*worker).open().load(Relaxed))
+            }
+            _ => able.next(),
+        }
+    }
+
+    fn in_turn(&self, shared: &Shared) -> impl Iterator<Item = usize> {
+        let (last, children) = (self.last, shared.epolls.len());
+        (1..=children).map(move |step| (last + step) % children)
     }
 }

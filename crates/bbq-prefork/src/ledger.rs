@@ -1,8 +1,8 @@
 //! The state that the processes of a pool share: a mapping of atomics without pointers.
 //!
 //! ```text
-//!   shared        stopping | the child that has the mutex | numbers
-//!   per child     section | current | taken | open | served | has started | is absent
+//!   shared        stopping | lease of the mutex | numbers
+//!   per child     section | current | taken | open | served | has started | is absent | turns | stall | handed | rescued
 //!   per number    cookie | owner | bytes written | bytes read | pending sizes | kept | stamp | deaths and mark
 //!   kept          per number two halves: the read part of an incomplete request, and its next value
 //! ```
@@ -10,7 +10,8 @@
 //! The entry of a descriptor number is valid for the socket that has the number now if the cookies are equal (`SO_COOKIE` is never
 //! used twice). So the entry of a closed connection need not be cleared.
 //!
-//! Each word is written by one process at a time: those of a connection by its owner, and by the master after the owner's death.
+//! Each word of a connection is written by one process at a time: by its owner, and by the master after the owner's death or while
+//! the connection is handed to a child that has not taken it. Who takes it and who takes it back decide that by one compare and swap.
 //!
 //! Invariant: while an open connection has no valid entry, the process that accepted it is in its section.
 //! Invariant: the order in which a process writes words is the order in which others see them, also when it is killed.
@@ -19,8 +20,9 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use bbq_listen::WORKERS_MAX;
 use bbq_listen::for_prefork::{Progress, SharedWords};
 
 /// Words before those of the children.
@@ -60,9 +62,16 @@ impl Ledger {
         &self.words[0]
     }
 
-    /// The child that may accept, with the distribution `accept-mutex`.
-    pub(crate) fn mutex(&self) -> &AtomicU64 {
-        &self.words[1]
+    /// Which child may accept, with the distribution `accept-mutex`.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease(self.words[1].load(Acquire))
+    }
+
+    /// Passes the mutex on. Returns the new lease, or `None` if `lease` is over: somebody else has passed it on.
+    pub(crate) fn pass_on(&self, lease: Lease, holder: usize) -> Option<Lease> {
+        let next = lease.next(holder);
+        let passed = self.words[1].compare_exchange(lease.0, next.0, AcqRel, Acquire);
+        passed.is_ok().then_some(next)
     }
 
     /// All connections have had numbers below this one.
@@ -134,11 +143,68 @@ impl<'a> ChildWords<'a> {
     pub(crate) fn is_absent(self) -> &'a AtomicU64 {
         &self.0[6]
     }
+
+    /// Its heartbeat: how often it has fallen asleep or woken up. Odd while it runs, even while it waits for events.
+    pub(crate) fn turns(self) -> u64 {
+        self.0[7].load(Acquire)
+    }
+
+    /// The child, which calls this, is about to wait for events. A predecessor may have been killed in either state.
+    pub(crate) fn sleep(self) {
+        self.0[7].store(self.0[7].load(Relaxed).wrapping_add(2) & !1, Release);
+    }
+
+    /// The child, which calls this, has waited for events.
+    pub(crate) fn wake(self) {
+        self.0[7].store(self.0[7].load(Relaxed).wrapping_add(1) | 1, Release);
+    }
+
+    /// Not 0 while the others help it: it does not come around. The master alone writes it.
+    pub(crate) fn stall(self) -> &'a AtomicU64 {
+        &self.0[8]
+    }
+
+    /// Connections that the master has handed to it and that it has not taken.
+    pub(crate) fn handed(self) -> &'a AtomicU64 {
+        &self.0[9]
+    }
+
+    /// Connections that the others took from its socket, or that were taken back from it.
+    pub(crate) fn rescued(self) -> &'a AtomicU64 {
+        &self.0[10]
+    }
 }
+
+/// Which child has the mutex, and for the how many-th time the mutex was passed on. A child that lost it meanwhile so notices that,
+/// also if it has got it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease(u64);
+
+/// The bits below the term of a lease are its holder.
+const HOLDER_BITS: u32 = 16;
+const _: () = assert!(WORKERS_MAX < 1 << HOLDER_BITS);
+
+impl Lease {
+    pub(crate) fn holder(self) -> usize {
+        (self.0 & ((1 << HOLDER_BITS) - 1)) as usize
+    }
+
+    fn next(self, holder: usize) -> Self {
+        let term = (self.0 >> HOLDER_BITS).wrapping_add(1);
+        Self(term << HOLDER_BITS | holder as u64)
+    }
+}
+
+/// In the word of a connection's owner: the master has handed the connection over, and the owner has not taken it.
+const HANDED: u64 = 1 << 32;
 
 /// The entry of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a>(&'a [AtomicU64], &'a [AtomicU64]);
+
+/// Whether a connection was handed over until a moment ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WasHanded(pub(crate) bool);
 
 /// A response that is being written, as the application described it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,14 +216,48 @@ pub(crate) struct Pending {
 }
 
 impl<'a> Entry<'a> {
-    /// Starts the entry of an accepted connection. It is valid after the last step.
+    /// Starts the entry of a connection that its owner has accepted.
     pub(crate) fn begin(self, cookie: u64, owner: usize) {
+        self.begin_as(cookie, owner as u64);
+    }
+
+    /// Starts the entry of a connection that is handed to its owner, who has to [take](Self::take) it.
+    pub(crate) fn begin_handed(self, cookie: u64, owner: usize) {
+        self.begin_as(cookie, owner as u64 | HANDED);
+    }
+
+    /// It is valid after the last step.
+    fn begin_as(self, cookie: u64, owner: u64) {
         self.0[0].store(0, Release);
         for word in &self.0[2..] {
             word.store(0, Release);
         }
-        self.0[1].store(owner as u64, Release);
+        self.0[1].store(owner, Release);
         self.0[0].store(cookie, Release);
+    }
+
+    /// Whether the connection is the child's to handle, and whether it was handed over until now.
+    pub(crate) fn take(self, child: usize) -> Option<WasHanded> {
+        let ours = child as u64;
+        match self.0[1].load(Acquire) {
+            owner if owner == ours => Some(WasHanded(false)),
+            owner if owner == ours | HANDED => {
+                let taken = self.0[1].compare_exchange(owner, ours, AcqRel, Acquire);
+                taken.is_ok().then_some(WasHanded(true))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it was handed to this child, which has not taken it. Then it is open.
+    pub(crate) fn is_handed_to(self, child: usize) -> bool {
+        self.0[1].load(Acquire) == child as u64 | HANDED
+    }
+
+    /// Hands it to another child instead. Returns `false` if `from` has taken it.
+    pub(crate) fn hand_on(self, from: usize, to: usize) -> bool {
+        let (from, to) = (from as u64 | HANDED, to as u64 | HANDED);
+        self.0[1].compare_exchange(from, to, AcqRel, Acquire).is_ok()
     }
 
     /// Whether it is valid for the socket with this cookie.
@@ -166,7 +266,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(crate) fn owner(self) -> usize {
-        usize::try_from(self.0[1].load(Acquire)).unwrap_or(usize::MAX)
+        usize::try_from(self.0[1].load(Acquire) & !HANDED).unwrap_or(usize::MAX)
     }
 
     /// Called before a response is written. `keep` is what will be kept after [`settle`](Self::settle), at most [`KEPT_BYTES_MAX`].
@@ -293,6 +393,45 @@ mod tests {
         for (number, numbers) in [(5, 6), (2, 6), (7, 8)] {
             assert!(ledger.new_entry(number).is_some());
             assert_eq!(ledger.numbers(), numbers);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_handed_on_is_not_taken_and_one_that_is_taken_is_not_handed_on() {
+        let ledger = Ledger::new(2, 1).unwrap();
+        let entry = ledger.entry(0).unwrap();
+        entry.begin_handed(99, 0);
+        assert!(entry.owner() == 0 && entry.is_handed_to(0) && entry.take(1).is_none());
+        assert!(entry.hand_on(0, 1) && !entry.hand_on(0, 1) && entry.take(0).is_none());
+        assert_eq!((entry.take(1), entry.take(1)), (Some(WasHanded(true)), Some(WasHanded(false))));
+        assert!(!entry.hand_on(1, 0) && !entry.is_handed_to(1) && entry.owner() == 1);
+    }
+
+    #[test]
+    fn a_lease_is_over_when_the_mutex_was_passed_on_also_to_the_same_child() {
+        let ledger = Ledger::new(2, 1).unwrap();
+        let first = ledger.lease();
+        let second = ledger.pass_on(first, 1).unwrap();
+        assert_eq!((first.holder(), second.holder(), ledger.lease()), (0, 1, second));
+        let third = ledger.pass_on(second, 0).unwrap();
+        assert!(third.holder() == 0 && ledger.pass_on(first, 1).is_none());
+        assert_eq!(ledger.lease(), third);
+    }
+
+    #[test]
+    fn turns_are_odd_while_a_child_runs_whatever_its_predecessor_did() {
+        let ledger = Ledger::new(1, 1).unwrap();
+        let child = ledger.child(0);
+        for acts in [[true, false], [true, true], [false, false]] {
+            for wakes in acts {
+                let before = child.turns();
+                if wakes {
+                    child.wake()
+                } else {
+                    child.sleep()
+                }
+                assert!(child.turns() > before && child.turns() % 2 == u64::from(wakes));
+            }
         }
     }
 

@@ -12,9 +12,20 @@
 //! change something need more than this.
 //!
 //! ```text
-//!   master    epoll: a pidfd per child, a timer, with `handoff` the listener        no other thread
+//!   master    epoll: a pidfd per child, timers, the listeners                       no other thread
 //!   child     epoll of its worker: its listeners, its connections, stop, master       accept, peek, begin, write, read, end
 //! ```
+//!
+//! A child that is blocked in its handler, stopped by a signal, or not scheduled delays no connection but those that it has begun
+//! with. Each child writes a heartbeat into the ledger when it wakes up and when it falls asleep. The master looks at the heartbeats
+//! every 8 ms while a child runs or something waits, and at the next arrival otherwise. The other children take what waits for a
+//! child that does not come around, with every distribution, usually within 16 ms. A child counts as one that does not come around
+//! - if it is stopped (SIGSTOP), from the next look on;
+//! - if it has been running for 6 ms without coming back to its epoll; after 30 ms it is reported;
+//! - if it sleeps, and for 30 ms does not take what waits for it.
+//!
+//! The master does so in [`PreforkPool::handle_events`]: call that in time. Connections that a child has begun with are its own: it
+//! has accepted them, or it has called its handler for one that it was handed.
 //!
 //! All processes together have one limit of descriptors. A child opens nothing but connections: anything else would stay open
 //! after the child is killed.
@@ -38,6 +49,7 @@ mod numbers;
 mod pool;
 mod rescue;
 mod shared;
+mod stalls;
 mod starts;
 mod worker_process;
 
@@ -45,7 +57,7 @@ mod worker_process;
 pub use async_pool::AsyncPreforkPool;
 pub use child::Child;
 pub use connection::{Connection, Outcome, PeekedInput, PendingResponse, UnfinishedResponse};
-pub use event::PoolEvent;
+pub use event::{PoolEvent, WorkerState};
 pub use ledger::KEPT_BYTES_MAX;
 pub use pool::PreforkPool;
 

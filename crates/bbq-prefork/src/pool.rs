@@ -1,4 +1,5 @@
-//! The master of a pool: it starts the processes and their successors, and takes no connection itself.
+//! The master of a pool: it starts the processes and their successors, and looks whether they come around. Except with `handoff`, it
+//! takes no connection itself.
 //!
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
 //! Invariant: when a pool has ended after a stop, no connection of it is open.
@@ -23,10 +24,11 @@ use bbq_listen::{DRAIN_TIMEOUT, Distribution, Group};
 
 use crate::child::Child;
 use crate::epolls::{self, Source};
-use crate::event::PoolEvent;
+use crate::event::{PoolEvent, WorkerState};
 use crate::handoff::{BatchEnd, Handoff};
 use crate::rescue::{Orphans, rescue};
 use crate::shared::Shared;
+use crate::stalls::{self, Stalls};
 use crate::starts::{Failure, is_shortage};
 use crate::worker_process::{WorkerProcess, number_of, wait};
 
@@ -56,6 +58,7 @@ pub struct PreforkPool<'a> {
     timer: OwnedFd,
     orphans: Vec<Orphans>,
     handoff: Option<Handoff>,
+    stalls: Stalls,
     /// The listener waits for the timer: descriptors or memory ran out.
     is_starved: bool,
 }
@@ -91,6 +94,7 @@ impl<'a> PreforkPool<'a> {
             _ => None,
         };
         let children = (0..group.workers()).map(|_| WorkerProcess::default()).collect();
+        let stalls = Stalls::new(&shared, &epoll)?;
         let mut pool = Self {
             shared,
             run: Box::new(run),
@@ -99,6 +103,7 @@ impl<'a> PreforkPool<'a> {
             timer,
             orphans: Vec::new(),
             handoff,
+            stalls,
             is_starved: false,
         };
         let mut refused = None;
@@ -122,7 +127,8 @@ impl<'a> PreforkPool<'a> {
     }
 
     /// Handles a bounded number of events without waiting, and calls `f` for each change of a worker. Returns whether there were
-    /// any events; then there may be more.
+    /// any events; then there may be more. Call it as soon as the descriptor is readable: meanwhile nobody takes what waits for a
+    /// process that is blocked or stopped.
     ///
     /// # Errors
     /// If a system call fails for a reason that another try will not change.
@@ -136,7 +142,11 @@ impl<'a> PreforkPool<'a> {
         for (source, _) in raw[..count].iter().map(epolls::read) {
             match source {
                 Source::Child(worker) => self.child_ended(worker, &mut f)?,
-                Source::Listener(_) => self.hand_over()?,
+                Source::Listener(_) => self.arrived(&mut f)?,
+                Source::Look => {
+                    self.stalls.clear_timer();
+                    self.look(&mut f)?;
+                }
                 Source::Timer => {
                     let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
                     self.is_starved = false;
@@ -178,7 +188,7 @@ impl<'a> PreforkPool<'a> {
             handoff.listen_no_more(&self.shared, &self.epoll);
         }
         self.shared.stop();
-        Ok(())
+        self.stalls.end()
     }
 
     /// Whether all children have ended, and no other will be started.
@@ -200,6 +210,22 @@ impl<'a> PreforkPool<'a> {
     pub fn served(&self) -> Vec<u64> {
         (0..self.children.len())
             .map(|worker| self.shared.ledger.child(worker).served().load(SeqCst))
+            .collect()
+    }
+
+    /// Connections that other workers took from each worker's own socket (`reuseport`) or that were taken back from it (`handoff`),
+    /// while it had no process or its process did not come around.
+    pub fn rescued(&self) -> Vec<u64> {
+        (0..self.children.len())
+            .map(|worker| self.shared.ledger.child(worker).rescued().load(SeqCst))
+            .collect()
+    }
+
+    /// What each worker does now, as far as it is known: see [`PoolEvent::Blocked`].
+    pub fn states(&self) -> Vec<WorkerState> {
+        let workers = self.children.iter().enumerate();
+        workers
+            .map(|(worker, process)| stalls::state(self.shared.ledger.child(worker), process.child.as_ref()))
             .collect()
     }
 
@@ -230,6 +256,7 @@ impl<'a> PreforkPool<'a> {
         // Its pidfd is closed here: the successor needs a descriptor.
         let Some(ChildProcess { pid, .. }) = self.children[worker].child.take() else { return Ok(()) };
         let status = wait(pid)?;
+        self.stalls.forget(&self.shared, worker);
         if self.shared.is_stopping() && status.success() {
             f(PoolEvent::Ended { worker, pid: number_of(pid) });
             return Ok(());
@@ -290,6 +317,9 @@ impl<'a> PreforkPool<'a> {
     /// Plans the next start. Returns the delay, or `None` if there will be none.
     fn start_failed(&mut self, worker: usize, failure: Failure) -> io::Result<Option<Duration>> {
         self.shared.set_absent(worker)?;
+        if let Some(handoff) = self.handoff.as_mut().filter(|_| !self.shared.is_stopping()) {
+            handoff.take_back(&self.shared, worker)?;
+        }
         Ok(self.children[worker].starts.failed(failure, self.shared.is_stopping()))
     }
 
@@ -300,10 +330,22 @@ impl<'a> PreforkPool<'a> {
         f(PoolEvent::GivenUp { worker, reason });
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
-        let Some(handoff) = &mut self.handoff else { return Ok(()) };
+    /// Something has arrived: looks at the children from now on, and with `handoff` gives it to one.
+    fn arrived(&mut self, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        if self.shared.is_stopping() {
+            return Ok(());
+        }
+        self.stalls.begin()?;
+        let Some(handoff) = &mut self.handoff else { return self.look(f) };
         self.is_starved |= handoff.accept_batch(&self.shared, &self.epoll)? == BatchEnd::Starved;
         Ok(())
+    }
+
+    fn look(&mut self, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        if self.shared.is_stopping() {
+            return Ok(());
+        }
+        self.stalls.look(&self.shared, &self.children, &self.epoll, self.handoff.as_mut(), f)
     }
 
     /// Sets the timer for what is due next. Reads the clock only if something is.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bbq_listen::for_prefork::tcp_progress;
 use bbq_listen::{Address, bound_address};
+use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_cookie};
 
 use crate::epolls;
@@ -48,7 +49,7 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
     let words = shared.ledger.child(worker);
     let current = words.current().swap(0, SeqCst);
     let mut rescued = Rescued::default();
-    let mut found = Vec::new();
+    let (mut found, mut handed) = (Vec::new(), 0);
     for number in open_numbers()? {
         let descriptor = numbers::borrow(number);
         let (Ok(cookie), Some(entry)) = (socket_cookie(descriptor), shared.ledger.entry(number)) else {
@@ -71,11 +72,14 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
                 }
             }
             rescued.inherited += 1;
+            handed += u64::from(entry.is_handed_to(worker));
             // The dead child may have taken an event that it did not handle.
             shared.watch_again(worker, number, epolls::BOTH)?;
         }
     }
     words.open().store(rescued.inherited as u64, SeqCst);
+    // The child may have been killed between taking one and counting that.
+    words.handed().store(handed, SeqCst);
     if in_section(words.section().load(SeqCst)) {
         words.section().fetch_add(1, SeqCst);
         found.retain(|(number, _)| is_accepted(shared, *number));
@@ -114,11 +118,40 @@ pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -
         numbers::close(number);
         return Ok(());
     };
+    count_handed(shared, worker);
+    entry.begin_handed(cookie, worker);
+    watch_handed(shared, worker, number)
+}
+
+/// Hands a connection that a child has not taken to another one. Returns `false` if the child has taken it meanwhile.
+pub(crate) fn hand_on(shared: &Shared, number: RawFd, from: usize, to: usize) -> io::Result<bool> {
+    count_handed(shared, to);
+    let is_moved = shared.ledger.entry(number).is_some_and(|entry| entry.hand_on(from, to));
+    let words = shared.ledger.child(if is_moved { from } else { to });
+    for count in [words.open(), words.taken(), words.handed()] {
+        count.fetch_sub(1, Relaxed);
+    }
+    if is_moved {
+        shared.ignore(from, number);
+        watch_handed(shared, to, number)?;
+    }
+    Ok(is_moved)
+}
+
+/// Before the child can take it.
+fn count_handed(shared: &Shared, worker: usize) {
     let words = shared.ledger.child(worker);
-    words.open().fetch_add(1, Relaxed);
-    words.taken().fetch_add(1, Relaxed);
-    entry.begin(cookie, worker);
-    Ok(shared.watch(worker, number, epolls::READ)?)
+    for count in [words.open(), words.taken(), words.handed()] {
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+fn watch_handed(shared: &Shared, worker: usize, number: RawFd) -> io::Result<()> {
+    match shared.watch(worker, number, epolls::READ) {
+        // The child had an event of an earlier connection with this number: it has this one, or has closed it already.
+        Ok(()) | Err(Errno::BADF | Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 fn in_section(section: u64) -> bool {

@@ -1,7 +1,7 @@
 //! If this fails, a child process that is killed is not replaced, takes a connection or an answer with it, leaves something
-//! open, or outlives its master.
+//! open, or outlives its master; or one that is stopped for a while makes a connection lost or served twice.
 //!
-//! `BBQ_SEED` repeats a run of the kills under load; `BBQ_KILLS` kills more often.
+//! `BBQ_SEED` repeats a run of the kills or stops under load; `BBQ_KILLS` kills more often.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../bbq-listen/tests/examples/example.rs"]
 mod example;
@@ -25,6 +25,9 @@ const DISTRIBUTIONS: [&str; 6] =
     ["reuseport", "shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"];
 /// Answers between two kills at most, so that some strike while the last one is mended.
 const ANSWERS_MAX: u64 = 400;
+const STOPS: u64 = 30;
+/// Several times what it takes to notice that a child is stopped.
+const STOPPED: Duration = Duration::from_millis(60);
 /// Far more than a successor or an end needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -128,6 +131,13 @@ fn nothing_is_lost_when_children_are_killed() {
     }
 }
 
+#[test]
+fn nothing_is_lost_or_served_twice_when_children_are_stopped_and_go_on() {
+    for distribution in DISTRIBUTIONS {
+        stop_under_load(distribution);
+    }
+}
+
 /// Some of the time a child stands still right behind a system call of its, before it has written down what came of it.
 #[test]
 fn nothing_is_lost_when_children_are_killed_between_two_steps() {
@@ -183,9 +193,14 @@ fn start_by(command: &mut Command, distribution: &str) -> Example {
     Example::run(command, &["--processes", &PROCESSES.to_string(), "--distribution", distribution])
 }
 
-/// The processes that answer: with `reuseport` each gets a share of 200 connections but for one in 10^24 runs.
+/// The processes that answer. With `reuseport` each gets a share; while one is not scheduled, the others take it.
 fn who_answer(prefork: &Example) -> BTreeSet<i32> {
-    (0..200).map(|_| ask(prefork)).collect()
+    let (mut pids, start) = (BTreeSet::new(), Instant::now());
+    while pids.len() < PROCESSES {
+        assert!(start.elapsed() < PATIENCE, "only {pids:?} answer");
+        pids.insert(ask(prefork));
+    }
+    pids
 }
 
 fn ask(prefork: &Example) -> i32 {
@@ -236,6 +251,44 @@ fn kill_under_load(command: &mut Command, distribution: &str) {
     wait_for("what the killed ones had open to be closed", || descriptors(&prefork) == before);
     let ended = prefork.terminate();
     assert!(ended.success && ended.workers.len() == PROCESSES, "{distribution}: {:?}", ended.workers);
+}
+
+/// Stops a child at any moment, for longer than it takes to be noticed, and lets it go on with what it has begun.
+fn stop_under_load(distribution: &str) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into();
+    let seed = std::env::var("BBQ_SEED").map_or(now, |seed| seed.parse().unwrap());
+    let prefork = start(distribution);
+    let before = descriptors(&prefork);
+    let load = Load::default();
+    load.during(prefork.address, seed, || {
+        let mut random = Random::new(seed);
+        wait_for("processes", || children(&prefork).len() == PROCESSES);
+        for _ in 0..STOPS {
+            let answers = load.answers.load(Relaxed) + random.below(ANSWERS_MAX);
+            wait_for("answers", || load.answers.load(Relaxed) >= answers);
+            let victim = children(&prefork)[random.below(PROCESSES as u64) as usize];
+            kill_process(victim, Signal::STOP).unwrap();
+            // All clients may be those of this child. Then only it can go on.
+            let start = Instant::now();
+            wait_for("time", || start.elapsed() > STOPPED);
+            kill_process(victim, Signal::CONT).unwrap();
+        }
+    });
+    let (answers, connections) = (load.answers.load(Relaxed), load.connections.load(Relaxed));
+    println!("{distribution}: {STOPS} stops, {answers} answers on {connections} connections, seed {seed}");
+    let losses = load.losses.into_inner().unwrap();
+    assert!(losses.is_empty(), "{distribution}, BBQ_SEED={seed}: {losses:#?}");
+    wait_for("connections to be closed", || descriptors(&prefork) == before);
+    let ended = prefork.terminate();
+    let accepted =
+        |worker: &String| worker.split(' ').nth(4).and_then(|count| count.parse::<u64>().ok()).unwrap();
+    assert_eq!(
+        ended.workers.iter().map(accepted).sum::<u64>(),
+        connections,
+        "{distribution}: {:?}",
+        ended.workers
+    );
+    assert!(ended.success);
 }
 
 fn wait_for(what: &str, is_there: impl Fn() -> bool) {

@@ -6,22 +6,24 @@
 #[path = "../../bbq-listen/tests/common/mod.rs"]
 mod common;
 mod pool_tests;
+mod without_harness;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_listen::Group;
 use bbq_listen::for_prefork::SharedWords;
 use bbq_prefork::{Connection, Outcome, PendingResponse, PoolEvent, PreforkPool};
 use common::{group, port_of};
-use pool_tests::{echo, end, run, turn};
+use pool_tests::{echo, end, handle_events, turn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{Pid, Signal, kill_process};
+use without_harness::run;
 
 const DISTRIBUTIONS: [&str; 5] = ["reuseport", "shared", "accept-mutex", "handoff", "duplicate=2"];
 /// An answer takes less than a millisecond; so long only one that never comes.
@@ -148,7 +150,7 @@ fn a_worker_is_started_until_it_comes_up() {
 
 /// Of two workers the first is never served: the other takes its turns.
 fn nobody_waits_for_a_worker_without_a_process() {
-    for distribution in ["shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"] {
+    for distribution in ["reuseport", "shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"] {
         let group = group("tcp", distribution.parse().unwrap(), 2);
         let mut pool = PreforkPool::start(&group, |child| match child.worker() {
             0 => Err(std::io::ErrorKind::Other.into()),
@@ -164,7 +166,9 @@ fn nobody_waits_for_a_worker_without_a_process() {
             stream.write_all(b"a").unwrap();
             // The master hands over.
             let mut served = [PollFd::new(&stream, PollFlags::IN)];
+            let start = Instant::now();
             while matches!(poll(&mut served, Some(&NOW)), Ok(0)) {
+                assert!(start.elapsed() < LOST, "{distribution}: not served");
                 pool.handle_events(|_| {}).unwrap();
             }
             stream.read_exact(&mut [0]).unwrap();
@@ -211,7 +215,7 @@ fn served(group: &Group, pool: &mut PreforkPool<'_>) -> TcpStream {
     stream.write_all(b"a").unwrap();
     // With `handoff` the master has to accept it.
     while matches!(poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&NOW)), Ok(0)) {
-        pool.handle_events(|event| panic!("{event:?}")).unwrap();
+        handle_events(pool, |event| panic!("{event:?}"));
     }
     stream.read_exact(&mut [0]).unwrap();
     stream

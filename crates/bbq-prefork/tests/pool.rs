@@ -6,6 +6,7 @@
 #[path = "../../bbq-listen/tests/common/mod.rs"]
 mod common;
 mod pool_tests;
+mod without_harness;
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -15,7 +16,8 @@ use std::sync::mpsc;
 use bbq_listen::Distribution;
 use bbq_prefork::{PoolEvent, PreforkPool};
 use common::{group, port_of};
-use pool_tests::{echo, end, run, turn};
+use pool_tests::{echo, end, turn};
+use without_harness::run;
 
 fn main() {
     run(&[

@@ -46,11 +46,27 @@ pub struct Heartbeat {
     seen: Mutex<Seen>,
 }
 
-/// The state at the last call of `running_for`.
+/// The beats of a worker when it was last looked at, and since when they are these.
 #[derive(Debug)]
-struct Seen {
+pub struct Seen {
     beats: u64,
     since: Instant,
+}
+
+impl Seen {
+    /// Before the first look.
+    #[expect(clippy::new_without_default, reason = "it reads the clock")]
+    pub fn new() -> Self {
+        Self { beats: 0, since: Instant::now() }
+    }
+
+    /// For how long a worker has been running without a beat, measured by the calls of this function; zero while it sleeps.
+    pub fn running_for(&mut self, is_asleep: bool, beats: u64) -> Duration {
+        if is_asleep || self.beats != beats {
+            *self = Seen { beats, since: Instant::now() };
+        }
+        self.since.elapsed()
+    }
 }
 
 impl Heartbeat {
@@ -59,7 +75,7 @@ impl Heartbeat {
             sleeps: AtomicBool::new(false),
             beats: AtomicU64::new(0),
             alarm: OnceLock::new(),
-            seen: Mutex::new(Seen { beats: 0, since: Instant::now() }),
+            seen: Mutex::new(Seen::new()),
         }
     }
 
@@ -122,11 +138,7 @@ impl Heartbeat {
         // Read in this order: a thread counts a beat before it is seen awake.
         let is_asleep = self.is_asleep();
         let beats = self.beats.load(Ordering::Relaxed);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_asleep || seen.beats != beats {
-            *seen = Seen { beats, since: Instant::now() };
-        }
-        seen.since.elapsed()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).running_for(is_asleep, beats)
     }
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod arrived;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
 pub(crate) mod sleeper;
+pub(crate) mod watch;

@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
@@ -25,25 +25,13 @@ use crate::dispatch::inboxes::redistribute;
 use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
 use crate::stall::arrived::Arrived;
-use crate::stall::sleeper::Sleeper;
+use crate::stall::watch::{STALL_THRESHOLD_MIN, Sight, Watch, help_after};
 use crate::steering::load::{LOOK_EVERY, LoadWatch};
 use crate::{Distribution, Group, Heartbeat, Socket};
 
 /// By default, a worker that runs for longer without coming back to its event loop counts as stalled. This is far longer than a
 /// batch takes.
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
-/// The shortest threshold. With a shorter one, a worker that was not scheduled for a moment would count as stalled.
-pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
-
-/// Others help a worker that runs after this part of the threshold, before it is reported. With the default, what waits in the queue
-/// of a blocked worker is taken after 2 ms, and the next check after that: no client waits for 5 ms.
-const HELP_PART: u32 = 5;
-/// Shorter than this, help would come to workers that are only not scheduled for a moment.
-const HELP_AFTER_MIN: Duration = STALL_THRESHOLD_MIN;
-
-/// After this many thresholds new connections are steered away from a stalled worker. Before that the others take them anyway,
-/// and a worker that a busy system does not schedule for a while keeps its share.
-const STEER_AFTER: u32 = 50;
 
 /// A change that the stall monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,30 +122,17 @@ impl Drop for StallMonitor {
 struct Watched {
     group: Weak<Inner>,
     address: String,
-    /// `None` for workers that are not stalled.
-    stalled: Vec<Option<Stall>>,
-    sleepers: Vec<Sleeper>,
+    workers: Vec<WatchedWorker>,
     /// The sum of all workers' beats at the last check.
     beats: u64,
     load: LoadWatch,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Stall {
+#[derive(Debug, Clone, Copy, Default)]
+struct WatchedWorker {
+    watch: Watch,
     /// The socket's count of rescued connections or datagrams when the stall began.
     rescued: u64,
-    /// New connections are steered away.
-    steered: bool,
-    since: Instant,
-    /// The worker's beats, if it said that it sleeps: it stays stalled until it beats.
-    beats: Option<u64>,
-    /// It was reported.
-    is_told: bool,
-}
-
-/// After what time of running others help a worker.
-fn help_after(threshold: Duration) -> Duration {
-    (threshold / HELP_PART).max(HELP_AFTER_MIN)
 }
 
 impl Watched {
@@ -165,8 +140,7 @@ impl Watched {
         Self {
             group: Arc::downgrade(group),
             address: group.address.to_string(),
-            stalled: Vec::new(),
-            sleepers: Vec::new(),
+            workers: Vec::new(),
             beats: 0,
             load: LoadWatch::default(),
         }
@@ -217,7 +191,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
             let Some(group) = watched.group.upgrade() else { continue };
             group.dispatch.forget(&self.alarm);
             for epoll_set in group.dispatch.epoll_sets() {
-                if watched.stalled.get(epoll_set.worker()).is_none_or(Option::is_none) {
+                if watched.workers.get(epoll_set.worker()).is_none_or(|worker| !worker.watch.is_stalled()) {
                     continue;
                 }
                 epoll_set.set_stalled(false);
@@ -257,8 +231,8 @@ impl<F: FnMut(StallEvent)> Round<F> {
             let epoll_sets = group.dispatch.epoll_sets();
             let sockets = group.dispatch.sockets();
             let arrived = Arrived::at(&sockets);
-            watched.stalled.resize(epoll_sets.len().max(watched.stalled.len()), None);
-            watched.sleepers.resize(watched.stalled.len(), Sleeper::default());
+            let workers = epoll_sets.len().max(watched.workers.len());
+            watched.workers.resize(workers, WatchedWorker::default());
             let mut beats = 0_u64;
             for epoll_set in &epoll_sets {
                 if !epoll_set.is_served() {
@@ -302,62 +276,41 @@ fn check_worker(
     let own = own_socket(group, epoll_set);
     let rescued = own.as_ref().map_or(0, |socket| socket.counters().rescued());
     let waits = arrived.for_worker(group, epoll_set, own.as_deref());
-    let sleeper = &mut watched.sleepers[worker];
-    // Read before the beats: a thread counts a beat before it is seen awake.
     let is_asleep = heartbeat.is_asleep();
     let running_for = heartbeat.running_for();
-    let (overdue, beats) = match watched.stalled[worker] {
-        Some(Stall { beats: Some(beats), .. }) => (heartbeat.beats() == beats, None),
-        None if is_asleep && waits => {
-            let beats = heartbeat.beats();
-            (sleeper.is_overdue(heartbeat, epoll_set, threshold), Some(beats))
-        }
-        _ => {
-            sleeper.forget();
-            (running_for >= help_after(threshold), None)
-        }
-    };
-    let soon = !is_asleep || sleeper.is_suspected();
-    if watched.stalled[worker].is_none() && overdue && waits {
-        let since = Instant::now();
-        watched.stalled[worker] = Some(Stall { rescued, steered: false, since, beats, is_told: false });
+    let sight = Sight { is_asleep, running_for, beats: heartbeat.beats(), waits, is_frozen: false };
+    let known = &mut watched.workers[worker];
+    let changes = known.watch.look(sight, threshold, || epoll_set.probe());
+    if changes.begins {
+        known.rescued = rescued;
         epoll_set.set_stalled(true);
         if let Some(socket) = &own {
             group.dispatch.share(socket);
         }
     }
-    match watched.stalled[worker] {
-        Some(stall) if overdue && !stall.is_told && (stall.beats.is_some() || running_for >= threshold) => {
-            watched.stalled[worker] = Some(Stall { is_told: true, ..stall });
-            on_event(StallEvent::Stalled { address: watched.address.clone(), worker });
+    if changes.is_told {
+        on_event(StallEvent::Stalled { address: watched.address.clone(), worker });
+    }
+    if changes.is_steered {
+        epoll_set.set_avoided(true);
+        group.steer();
+    }
+    if let Some(ended) = changes.ends {
+        epoll_set.set_stalled(false);
+        epoll_set.set_avoided(false);
+        if let Some(socket) = &own {
+            group.dispatch.unshare(socket, epoll_set);
         }
-        Some(stall) if overdue && !stall.steered && stall.since.elapsed() >= threshold * STEER_AFTER => {
-            watched.stalled[worker] = Some(Stall { steered: true, ..stall });
-            epoll_set.set_avoided(true);
+        if ended.was_steered {
             group.steer();
         }
-        Some(stall) if !overdue => {
-            watched.stalled[worker] = None;
-            watched.sleepers[worker].forget();
-            epoll_set.set_stalled(false);
-            epoll_set.set_avoided(false);
-            if let Some(socket) = &own {
-                group.dispatch.unshare(socket, epoll_set);
-            }
-            if stall.steered {
-                group.steer();
-            }
-            if stall.is_told {
-                on_event(StallEvent::Recovered {
-                    address: watched.address.clone(),
-                    worker,
-                    rescued: rescued.saturating_sub(stall.rescued),
-                });
-            }
+        if ended.was_told {
+            let rescued = rescued.saturating_sub(known.rescued);
+            on_event(StallEvent::Recovered { address: watched.address.clone(), worker, rescued });
         }
-        _ => {}
     }
-    if watched.stalled[worker].is_some() {
+    let watch = &watched.workers[worker].watch;
+    if watch.is_stalled() {
         for socket in group.dispatch.sockets() {
             if group.dispatch.armed_in(&socket) == ArmedIn::Worker(worker) {
                 group.dispatch.pass(&socket, worker);
@@ -368,7 +321,7 @@ fn check_worker(
             socket.counters().add_rescued(moved);
         }
     }
-    soon || watched.stalled[worker].is_some()
+    !is_asleep || watch.is_suspected() || watch.is_stalled()
 }
 
 fn own_socket(group: &Inner, epoll_set: &EpollSet) -> Option<Arc<Socket>> {
@@ -390,6 +343,7 @@ fn retry_unarmed(group: &Inner, socket: &Socket) -> bool {
 mod tests {
     use std::net::TcpStream;
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
     use crate::dispatch::inboxes::assign;

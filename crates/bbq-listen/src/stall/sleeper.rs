@@ -6,9 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Heartbeat;
-use crate::dispatch::epoll_set::EpollSet;
-
 /// A worker that noticed the probe and takes nothing is not probed again for so many thresholds: a probe is a wake-up.
 const PATIENCE: u32 = 16;
 
@@ -33,14 +30,13 @@ impl Sleeper {
         self.waiting_since.is_some()
     }
 
-    /// Called while the worker says that it sleeps and something waits for it. Returns whether it cannot run.
+    /// Called while the worker says that it sleeps and something waits for it. `probe` wakes it up. Returns whether it cannot run.
     pub(crate) fn is_overdue(
         &mut self,
-        heartbeat: &Heartbeat,
-        epoll_set: &EpollSet,
+        beats: u64,
         threshold: Duration,
+        probe: impl FnOnce() -> bool,
     ) -> bool {
-        let beats = heartbeat.beats();
         let since = self.waiting_since.filter(|_| self.beats == beats);
         let Some(since) = since else {
             let patience = if self.is_probed { threshold * PATIENCE } else { Duration::ZERO };
@@ -50,7 +46,7 @@ impl Sleeper {
         let waited = since.elapsed();
         if !self.is_probed && waited >= threshold / 2 {
             // Without a probe it could not be told when it is back.
-            self.is_probed = epoll_set.probe();
+            self.is_probed = probe();
         }
         self.is_probed && waited >= threshold
     }

@@ -76,6 +76,17 @@ fn report(event: PoolEvent, given_up: &mut Option<String>) {
         PoolEvent::StartFailed { worker, reason, retry_in } => {
             eprintln!("prefork: worker {worker} is tried again in {} ms: {reason}", retry_in.as_millis());
         }
+        PoolEvent::Blocked { worker, pid } => {
+            eprintln!("prefork: process {pid} of worker {worker} is blocked; the others take what comes");
+        }
+        PoolEvent::Stopped { worker, pid } => {
+            eprintln!("prefork: process {pid} of worker {worker} is stopped; the others take what comes");
+        }
+        PoolEvent::Recovered { worker, pid, rescued } => {
+            eprintln!(
+                "prefork: process {pid} of worker {worker} serves again; the others took {rescued} connections from it"
+            );
+        }
         PoolEvent::GivenUp { worker, reason } => {
             *given_up = Some(format!("worker {worker} is given up: {reason}"))
         }
