@@ -9,13 +9,21 @@ pub(crate) struct Record {
     pub(crate) bytes: u32,
 }
 
+const LETTERS: [&str; 26] = [
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u",
+    "v", "w", "x", "y", "z",
+];
+
 impl Record {
     /// The bytes of the record. Its numbers determine them.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("{} {} {} ", self.client, self.number, self.bytes).into_bytes();
-        let letter = b'a' + ((self.number * 7 + self.client as u64) % 26) as u8;
-        text.resize(text.len().max(self.bytes as usize), letter);
-        String::from_utf8(text).expect("numbers, blanks and a letter")
+        let mut text = format!("{} {} {} ", self.client, self.number, self.bytes);
+        let wanted = self.bytes as usize;
+        if text.len() < wanted {
+            let letter = LETTERS[((self.number * 7 + self.client as u64) % 26) as usize];
+            text.push_str(&letter.repeat(wanted - text.len()));
+        }
+        text
     }
 
     /// The record with exactly this text.
