@@ -24,8 +24,6 @@ const LISTENER: Token = Token(usize::MAX);
 const STOP: Token = Token(usize::MAX - 1);
 /// During a stop a worker looks so often whether its connections have ended.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
-/// It accepts for one grace, and for another one those who were accepted last may begin.
-const LAST_GRACE: Duration = FIRST_BYTE_GRACE_DEFAULT.saturating_mul(2);
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 const READS_MAX: usize = 16; // of one connection; then the others have their turn
 
@@ -52,16 +50,12 @@ fn work(worker_listener: WorkerListener, stop: &impl AsRawFd) -> io::Result<()> 
     poll.registry().register(&mut SourceFd(&stop.as_raw_fd()), STOP, Interest::READABLE)?;
     let (acceptor, heartbeat) = (Acceptor::new(worker_listener)?, Heartbeat::of_this_thread());
     let (mut connections, mut timeout) = (HashMap::<Token, (TcpStream, Vec<u8>)>::new(), None);
-    let mut stops_since = None;
+    let (mut stops_since, mut last_accepted) = (None, Instant::now());
     loop {
-        if let Some(stopping) = stops_since.map(|since: Instant| since.elapsed()) {
-            let is_written = connections.values().all(|(_, unwritten)| unwritten.is_empty());
-            if connections.is_empty() && stopping > FIRST_BYTE_GRACE_DEFAULT
-                || is_written && stopping > LAST_GRACE
-                || stopping > DRAIN_TIMEOUT
-            {
-                return Ok(());
-            }
+        // From before the wait: what arrives until the time is over is read.
+        let stopping = stops_since.map(|since: Instant| since.elapsed());
+        let had_grace = last_accepted.elapsed() > FIRST_BYTE_GRACE_DEFAULT;
+        if stopping.is_some() {
             timeout = Some(timeout.unwrap_or(STOP_PAUSE).min(STOP_PAUSE));
         }
         match heartbeat.sleep_while(|| poll.poll(&mut events, timeout)) {
@@ -82,7 +76,11 @@ fn work(worker_listener: WorkerListener, stop: &impl AsRawFd) -> io::Result<()> 
                 connections.remove(&token);
             }
         }
-        if stops_since.is_some_and(|since| since.elapsed() > FIRST_BYTE_GRACE_DEFAULT) {
+        if let Some(stopping) = stopping.filter(|stopping| *stopping > FIRST_BYTE_GRACE_DEFAULT) {
+            let is_written = connections.values().all(|(_, unwritten)| unwritten.is_empty());
+            if connections.is_empty() || is_written && had_grace || stopping > DRAIN_TIMEOUT {
+                return Ok(());
+            }
             continue;
         }
         let outcome = acceptor.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut |accepted| {
@@ -92,7 +90,11 @@ fn work(worker_listener: WorkerListener, stop: &impl AsRawFd) -> io::Result<()> 
                 connections.insert(token, (stream, Vec::new()));
             }
         });
-        timeout = outcome?.state.timeout();
+        let outcome = outcome?;
+        if outcome.accepted > 0 {
+            last_accepted = Instant::now();
+        }
+        timeout = outcome.state.timeout();
     }
 }
 

@@ -69,8 +69,9 @@ fn tonic_loses_none() {
             let mut client = HealthClient::new(endpoint.connect().await.unwrap());
             let connected = Instant::now();
             tokio::time::sleep(late).await;
-            let waited = connected.elapsed();
-            (waited, client.check(HealthCheckRequest { service: String::new() }).await.is_ok())
+            let is_answered = client.check(HealthCheckRequest { service: String::new() }).await.is_ok();
+            // Nobody tells when the request was sent. A server that closes too early does so before the time is over.
+            (connected.elapsed(), is_answered)
         })
     });
 }
