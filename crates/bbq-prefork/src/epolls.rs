@@ -89,7 +89,11 @@ pub(crate) fn set(
     flags: EventFlags,
 ) -> Result<(), Errno> {
     match epoll::modify(&epoll, &descriptor, source.data(), flags) {
-        Err(Errno::NOENT) => epoll::add(epoll, descriptor, source.data(), flags),
+        Err(Errno::NOENT) => match epoll::add(&epoll, &descriptor, source.data(), flags) {
+            // Another process has added it meanwhile.
+            Err(Errno::EXIST) => epoll::modify(epoll, descriptor, source.data(), flags),
+            done => done,
+        },
         done => done,
     }
 }

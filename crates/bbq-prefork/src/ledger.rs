@@ -64,13 +64,14 @@ impl Ledger {
 
     /// Which child may accept, with the distribution `accept-mutex`.
     pub(crate) fn lease(&self) -> Lease {
-        Lease(self.words[1].load(Acquire))
+        // Ordered with the words that say who is absent: who looks at both sees one of two changes.
+        Lease(self.words[1].load(SeqCst))
     }
 
     /// Passes the mutex on. Returns the new lease, or `None` if `lease` is over: somebody else has passed it on.
     pub(crate) fn pass_on(&self, lease: Lease, holder: usize) -> Option<Lease> {
         let next = lease.next(holder);
-        let passed = self.words[1].compare_exchange(lease.0, next.0, AcqRel, Acquire);
+        let passed = self.words[1].compare_exchange(lease.0, next.0, SeqCst, SeqCst);
         passed.is_ok().then_some(next)
     }
 

@@ -318,7 +318,8 @@ impl<'a> PreforkPool<'a> {
     fn start_failed(&mut self, worker: usize, failure: Failure) -> io::Result<Option<Duration>> {
         self.shared.set_absent(worker)?;
         if let Some(handoff) = self.handoff.as_mut().filter(|_| !self.shared.is_stopping()) {
-            handoff.take_back(&self.shared, worker)?;
+            let moved = handoff.take_back(&self.shared, worker)?;
+            self.shared.ledger.child(worker).rescued().fetch_add(moved, SeqCst);
         }
         Ok(self.children[worker].starts.failed(failure, self.shared.is_stopping()))
     }

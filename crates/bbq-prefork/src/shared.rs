@@ -124,6 +124,10 @@ impl Shared {
 
     /// The worker needs help from now on: all others wait for its listener, if it has one for itself.
     pub(crate) fn help(&self, worker: usize) {
+        // Children that end look at their own listeners alone.
+        if self.is_stopping() {
+            return;
+        }
         self.for_each_helper(worker, |epoll, listener| {
             // Without memory for that, the listener waits for its own child.
             let _ = epolls::add(epoll, listener, Source::Listener(worker), epolls::COMMON);

@@ -174,7 +174,7 @@ impl Stalls {
 
     /// The process of a worker has ended.
     pub(crate) fn forget(&mut self, shared: &Shared, worker: usize) {
-        self.children[worker].watch = Watch::default();
+        self.children[worker] = Known::new();
         shared.ledger.child(worker).stall().store(0, SeqCst);
         shared.help_no_more(worker);
     }

@@ -27,6 +27,9 @@ const LAST_ROUNDS: usize = 16;
 const PART_UNTIL_TOLD: u32 = 2;
 /// The part of the time of a stop that a grace can be. There are two within half of that time, and a last look between them.
 const PART_OF_GRACE: u32 = 5;
+/// The last look takes no longer: a listener whose server has no room for more connections, or whose process has no descriptors, finds no end,
+/// and gets room only when the server is told.
+const LAST_LOOK_MAX: Duration = Duration::from_millis(500);
 const _: () = assert!(PART_OF_GRACE > 2 * PART_UNTIL_TOLD);
 
 /// What of a run's plan concerns its stop.
@@ -314,7 +317,7 @@ impl Leader {
         let _late = timeout(grace, nobody_waits).await;
         self.phase.send_replace(Phase::Closing);
         // Beside a successor on the same sockets, a busy listener might find something for as long as it looks.
-        let last_look = times.drain / PART_UNTIL_TOLD - 2 * grace;
+        let last_look = (times.drain / PART_UNTIL_TOLD - 2 * grace).min(LAST_LOOK_MAX);
         let _late = timeout(last_look, self.drained_in(Phase::Closing)).await;
         self.phase.send_replace(Phase::Closed);
         let last_accepted = self.connections.borrow().last_accepted.unwrap_or(since);

@@ -3,16 +3,19 @@
 
 import { copyButton } from "./copy.js";
 import { byId, element, setText } from "./element.js";
+import { Away } from "./server.js";
 import { stateOf } from "./problems.js";
 
 // The server gives a sink half a minute.
 const PATIENCE_MS = 40000;
+// An order that is to be confirmed waits so long for the second click.
+const CONFIRM_MS = 5000;
 const DEFAULT_ADMINS = ["127.0.0.1:7790", "localhost:7790"];
 
 const ORDERS = [
   { action: "pause", label: "Pause", does: "It delivers nothing until it is resumed, also after a restart. Its messages wait in the spool.", fits: (sink) => !sink.paused },
   { action: "resume", label: "Resume", does: "It delivers the messages that wait for it.", fits: (sink) => sink.paused },
-  { action: "resend", label: "Resend dead letters", does: "It gets the messages again that it refused or skipped, as far as they are kept.", fits: () => true },
+  { action: "resend", label: "Resend dead letters", does: "The destination of an http: or otlp sink gets the messages again that it refused or that were skipped, as far as they are kept.", fits: () => true },
   { action: "skip", label: "Skip one message", does: "The message that it would deliver next is kept as a dead letter instead.", fits: () => true, isAskedTwice: true },
 ];
 
@@ -22,6 +25,8 @@ export class Orders {
     this.dialog = byId("order-dialog");
     this.name = null;
     this.items = [];
+    // An order is under way.
+    this.isBusy = false;
     // Closed while it is under way, the order is still carried out.
     this.dialog.addEventListener("close", () => { this.name = null; });
   }
@@ -47,20 +52,29 @@ export class Orders {
 
   show(sink) {
     setText(byId("order-state"), stateOf(sink));
+    const focused = document.activeElement;
     for (const { order, line } of this.items) line.hidden = !order.fits(sink);
+    // Pause becomes Resume: the keyboard stays where it was.
+    if (focused?.closest("#order-list li[hidden]")) this.items.find(({ line }) => !line.hidden)?.line.querySelector("button").focus();
   }
 
   withButton({ action, label, does, isAskedTwice }) {
     const button = element("button", { type: "button" }, label);
     let isSure = !isAskedTwice;
-    button.addEventListener("click", async () => {
+    const forget = () => {
+      isSure = !isAskedTwice;
+      setText(button, label);
+    };
+    button.addEventListener("click", async (event) => {
+      // The second of a double click confirms nothing.
+      if (this.isBusy || event.detail > 1) return;
       if (!isSure) {
         isSure = true;
         setText(button, "Yes: " + label.toLowerCase());
+        setTimeout(forget, CONFIRM_MS);
         return;
       }
-      isSure = !isAskedTwice;
-      setText(button, label);
+      forget();
       await this.give(action, this.name);
     });
     return element("li", {}, button, element("span", {}, does));
@@ -69,16 +83,20 @@ export class Orders {
   async give(action, name) {
     const tell = (text) => { if (this.name === name) setText(byId("order-result"), text); };
     tell("asking the sink");
+    this.isBusy = true;
     try {
       tell(await this.server.order("sinks/" + action + "?" + new URLSearchParams({ name }), PATIENCE_MS));
     } catch (error) {
-      tell("not done: " + (error.message || "the server does not accept the token"));
+      if (error instanceof Away) tell("The server did not answer. It may have done this: look before you repeat it.");
+      else tell(error.message || "The server does not accept the token.");
+    } finally {
+      this.isBusy = false;
     }
   }
 }
 
 function withCommand({ action, does }, name) {
-  const admin = DEFAULT_ADMINS.includes(location.host) ? "" : "--admin " + location.host + " ";
+  const admin = DEFAULT_ADMINS.includes(location.host) ? "" : "--admin " + quoted(location.host) + " ";
   const text = "bbq sink " + action + " " + admin + (name.startsWith("-") ? "-- " : "") + quoted(name);
   return element("li", {}, element("code", {}, text), copyButton(text), element("span", {}, does));
 }

@@ -1,4 +1,4 @@
-// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar } of a row. With `press`,
+// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar, title, label } of a row. With `press`,
 // which gets the row, the text is a button.
 
 import { element, setAttribute, setText } from "./element.js";
@@ -69,11 +69,12 @@ export class Table {
   }
 }
 
-function show({ cell, inner, bar }, { text, value, level, bar: share, title }) {
+function show({ cell, inner, bar }, { text, value, level, bar: share, title, label }) {
   const shown = (MARKS[level] ?? "") + text;
   if (inner.tagName === "DATA") setData(inner, value, shown);
   else setText(inner, shown);
   if (title !== undefined) setAttribute(inner, "title", title);
+  if (label !== undefined) setAttribute(inner, "aria-label", label);
   setAttribute(cell, "data-level", level);
   bar.hidden = share === undefined || share === null;
   if (!bar.hidden) bar.firstChild.style.inlineSize = Math.min(100, share * 100).toFixed(1) + "%";

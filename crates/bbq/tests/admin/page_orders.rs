@@ -63,7 +63,7 @@ fn with_a_token_the_page_tells_a_sink_what_to_do() {
     browser.wait("the end of the pause", RESULT, says("resumed archive of all"));
     browser.wait("the state", STATE, says("It delivers."));
     press(&browser, "Resend dead letters");
-    browser.wait("an answer", RESULT, says("not done: "));
+    browser.wait("an answer", RESULT, says("only sinks http: and otlp"));
     server.send(0, b"the next\n");
     let out = setup.path().join("out.log");
     browser.wait("the file", "return 0", |_| fs::read_to_string(&out).is_ok_and(|text| text == "the next\n"));

@@ -4,8 +4,8 @@
 //! is. So after a failure that took nothing, the next run gets fewer messages, until it gets one alone; the input ends behind it, so that a
 //! command which collects messages does not wait for more. If the command fails on that one for long, it is rejected.
 //!
-//! The message need not be at fault: a missing program fails on each. As nothing tells, one message is rejected in each [`FAILED_FOR`] at
-//! most: little is set apart during an outage, and a sender of bad messages cannot stop the sink for all others.
+//! The message need not be at fault, and the sink cannot tell. So at most one message is rejected in each [`FAILED_FOR`]: little is set apart
+//! during an outage, and a sender of bad messages cannot stop the sink for all others.
 
 use std::time::Duration;
 
@@ -41,6 +41,11 @@ impl Limit {
             doubled if doubled > MESSAGES_MAX => u64::MAX,
             doubled => doubled,
         };
+    }
+
+    /// Another message may be the next one, or the failure was none of a message: who fails from now on has a whole minute.
+    pub(super) fn forget_time(&mut self) {
+        self.failing_since = None;
     }
 
     /// A run has failed that got so many messages and took none: the next run gets half of them. Returns whether the one message that it got
@@ -118,6 +123,9 @@ mod tests {
         limit.taken();
         assert!(!limit.failed(1, alone + 3 * FAILED_FOR), "it took something meanwhile");
         assert!(limit.failed(1, alone + 4 * FAILED_FOR));
+        assert!(!limit.failed(1, alone + 5 * FAILED_FOR));
+        limit.forget_time();
+        assert!(!limit.failed(1, alone + 6 * FAILED_FOR), "it may be another one");
     }
 
     #[test]

@@ -21,8 +21,9 @@ use super::queue::Queue;
 use super::run::{Ended, Finish, Logs, Run, timespec};
 use super::settings::{Ack, Settings};
 
-/// The exit code of a command that fails for now, whatever it got (`EX_TEMPFAIL` of sysexits.h).
-const TEMPORARY_FAILURE: i32 = 75;
+/// Exit codes of a command that fails whatever it got: it says so (`EX_TEMPFAIL` of sysexits.h), or the shell does, as it cannot run or find
+/// the program.
+const FAILS_ON_ANYTHING: [i32; 3] = [75, 126, 127];
 /// A run of this length without messages works: the driver's next pause is the first one again.
 const LONG_RUN: Duration = Duration::from_secs(5);
 /// A command that has messages and takes none for so long is a problem that the status shows.
@@ -148,8 +149,14 @@ impl ExecSink {
             why.push_str(" before it took a message");
         }
         self.has_failed = true;
-        let is_temporary = ended.status.and_then(|status| status.code()) == Some(TEMPORARY_FAILURE);
-        if ended.taken == 0 && !is_temporary {
+        // Without a status, as where SIGCHLD is ignored, nobody knows whether it has failed.
+        let code = ended.status.map(|status| status.code());
+        let is_of_anything =
+            code.is_none_or(|code| code.is_some_and(|code| FAILS_ON_ANYTHING.contains(&code)));
+        let was_ended_by_sink = ended.is_wanted && ended.was_killed;
+        if is_of_anything || was_ended_by_sink {
+            self.limit.forget_time();
+        } else if ended.taken == 0 {
             self.narrow(&mut why);
         }
         Err(Problem::Retry(io::Error::other(why)))
@@ -178,7 +185,7 @@ impl ExecSink {
         } else if given == 1 {
             let seconds = FAILED_FOR.as_secs();
             why.push_str(&format!(
-                "; it got a single message, which becomes a dead letter if that lasts {seconds} s"
+                "; it got a single message: if it fails on it for {seconds} s, the message becomes a dead letter"
             ));
         }
     }
@@ -220,6 +227,8 @@ impl Sink for ExecSink {
     fn set_goal(&mut self, goal: Goal) {
         if goal != self.goal {
             self.finishing_since = None;
+            // A pause is no failure.
+            self.limit.forget_time();
         }
         self.goal = goal;
     }
@@ -296,6 +305,7 @@ impl Sink for ExecSink {
     fn roll_back(&mut self) -> io::Result<()> {
         self.run = None;
         self.queue.clear();
+        self.limit.forget_time();
         Ok(())
     }
 

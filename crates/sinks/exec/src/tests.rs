@@ -266,6 +266,29 @@ fn a_command_that_fails_for_now_costs_no_message() {
     assert_eq!((rig.written("out"), rig.refused()), (numbers(0..1), 0));
 }
 
+/// Neither an outage nor a pause counts towards the minute of the message that comes next.
+#[test]
+fn each_message_has_a_minute_of_its_own() {
+    let mut rig = Rig::new("echo run >> $d/runs\nexit $(cat $d/code 2> /dev/null || echo 1)", "?ack=line");
+    rig.put(["0".to_owned()]);
+    let run = |rig: &mut Rig| {
+        let runs = rig.written("runs").lines().count();
+        rig.work(Goal::Deliver, |rig| rig.written("runs").lines().count() == runs + 2);
+    };
+    run(&mut rig);
+    fs::write(rig.path("code"), "75").unwrap();
+    run(&mut rig);
+    rig.skipped += 2 * FAILED_FOR;
+    fs::write(rig.path("code"), "1").unwrap();
+    run(&mut rig);
+    rig.skipped += FAILED_FOR / 2;
+    rig.work(Goal::Hold, |_| false);
+    rig.skipped += 2 * FAILED_FOR;
+    run(&mut rig);
+    assert_eq!(rig.refused(), 0);
+    rig.reject(1);
+}
+
 /// Acknowledges 16 lines together, or those before the end of its input. What it fails on is in the middle of them.
 const COLLECTS: &str = "flush() { printf '%s' \"$lines\" >> $d/out; lines=; echo $number; }
 number=0

@@ -258,8 +258,8 @@ impl Shared {
     }
 
     /// See [`TransactionSize::taken`].
-    pub(super) fn taken(&self, took: Duration, timeout: Duration) {
-        self.state().size.taken(took, timeout);
+    pub(super) fn taken(&self, of: TransactionSize, took: Duration, timeout: Duration) {
+        self.state().size.taken(of, took, timeout);
     }
 
     /// See [`TransactionSize::shrink`].

@@ -25,9 +25,10 @@ impl TransactionSize {
         TransactionSize { messages: TRANSACTION_MESSAGES_MAX, bytes: TRANSACTION_BYTES_MAX }
     }
 
-    /// The brokers took a transaction in this time.
-    pub(super) fn taken(&mut self, took: Duration, timeout: Duration) {
-        if took < timeout / GROWS_WITHIN {
+    /// The brokers took a transaction in this time. A small one says nothing of larger ones.
+    pub(super) fn taken(&mut self, of: TransactionSize, took: Duration, timeout: Duration) {
+        let is_large = of.messages > self.messages / 2 || of.bytes > self.bytes / 2;
+        if is_large && took < timeout / GROWS_WITHIN {
             self.messages = (self.messages * 2).min(TRANSACTION_MESSAGES_MAX);
             self.bytes = (self.bytes * 2).min(TRANSACTION_BYTES_MAX);
         }
@@ -57,13 +58,15 @@ mod tests {
                 failed += 1;
                 size.shrink();
             } else {
-                size.taken(took, timeout);
+                size.taken(size, took, timeout);
+                // The last one of a burst.
+                size.taken(TransactionSize { messages: 1, bytes: 100 }, Duration::from_millis(1), timeout);
             }
         }
         assert_eq!((failed, size.bytes), (1, TRANSACTION_BYTES_MAX / 2));
         // Behind a fast one it grows again.
         for _ in 0..2 {
-            size.taken(Duration::from_secs(1), timeout);
+            size.taken(size, Duration::from_secs(1), timeout);
         }
         assert_eq!(size, TransactionSize::largest());
         for _ in 0..100 {

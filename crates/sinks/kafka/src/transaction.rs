@@ -21,6 +21,7 @@ use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
 use super::settings::{KafkaSettings, Key};
+use super::size::TransactionSize;
 use super::thread::Call;
 use super::topics::{KnownTopics, Place};
 
@@ -106,7 +107,11 @@ impl Connection {
                 true => self.settings.transaction_timeout,
                 false => super::connection::RESPONSE_TIMEOUT,
             };
-            link.shared.taken(self.committed_at.duration_since(self.begun_at), timeout);
+            let of = TransactionSize {
+                messages: self.sent.len(),
+                bytes: self.sent.iter().map(|(_, bytes)| bytes).sum(),
+            };
+            link.shared.taken(of, self.committed_at.duration_since(self.begun_at), timeout);
         }
         if !link.refused.is_empty() {
             link.shared.note_refused(&mut link.refused);
@@ -266,6 +271,10 @@ impl Connection {
         link.has_taken |= has_waited && failures.len() < self.sent.len();
         self.check_fatal().inspect_err(|_| link.shared.shrink())?;
         let mut judged = self.judge(&failures);
+        if judged.trouble.is_some() {
+            // Before the brokers are asked for anything more.
+            link.shared.shrink();
+        }
         if self.settings.is_exactly_once {
             // One round for each batch with a refused message would be too many.
             let late = self.judge(&self.abort(call)?);
@@ -274,7 +283,6 @@ impl Connection {
             judged.has_innocent |= late.has_innocent;
         }
         if let Some(code) = judged.trouble {
-            link.shared.shrink();
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
         let Judged { refused, needs_smaller_batch, has_innocent, .. } = judged;

@@ -198,7 +198,7 @@ impl AtomicWriter {
         if let Err(Ended::InDoubt(error)) = &ended {
             let bytes = self.committing.iter().map(|committing| committing.batch.bytes);
             let bytes = bytes.fold(self.staged.bytes, usize::max);
-            link.pipeline.ended_in_doubt(error, self.committing.len(), bytes);
+            link.ended_in_doubt(error, self.committing.len(), bytes);
         }
         ended
     }
@@ -402,7 +402,7 @@ impl AtomicWriter {
         }
         self.is_careful = false;
         link.pipeline.committed();
-        link.pipeline.taken(committing.batch.bytes, committing.sent.elapsed(), self.server.patience);
+        link.batch_taken(committing.batch.bytes, committing.sent.elapsed(), self.server.patience);
         link.shared.wrote(self.known.progress, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_sink::{OutgoingGroups, PendingGroup, Positions, Resolver, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -49,7 +50,7 @@ impl NatsLink {
     ) -> NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(target.encoding.clone(), &target.name);
-        let pipeline = Pipeline::default();
+        let pipeline = Pipeline::of_bytes(shared.batch_bytes());
         NatsLink { target, resolver, shared, groups, settled, outgoing, encoder, pipeline }
     }
 
@@ -62,6 +63,18 @@ impl NatsLink {
             error!(sink, lane, messages = gone, "the server lost messages that are no longer in the spool");
         }
         self.outgoing.push(group, stored, &self.shared.kept());
+    }
+
+    /// See [`Pipeline::taken`].
+    pub(super) fn batch_taken(&mut self, bytes: usize, after: Duration, patience: Duration) {
+        self.pipeline.taken(bytes, after, patience);
+        self.shared.set_batch_bytes(self.pipeline.bytes);
+    }
+
+    /// See [`Pipeline::ended_in_doubt`].
+    pub(super) fn ended_in_doubt(&mut self, error: &io::Error, batches: usize, bytes: usize) {
+        self.pipeline.ended_in_doubt(error, batches, bytes);
+        self.shared.set_batch_bytes(self.pipeline.bytes);
     }
 
     /// Passes settled groups to the sink.

@@ -9,8 +9,8 @@
 use std::io;
 use std::time::Duration;
 
-/// At 200 ms of round trip they are 100,000 messages a second, if messages are small enough for the window of the sink. The server has one of them at a time that it did not commit: they come
-/// after each other.
+/// At 200 ms of round trip they are 100,000 messages a second, if messages are small enough for the window of the sink. The server has one
+/// of them at a time that it did not commit: they come after each other.
 pub(super) const BATCHES_MAX: usize = 24;
 /// So many batches must go well before there is one more ..
 const GOOD_MIN: u32 = 32;
@@ -40,6 +40,12 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
+    /// For batches of so many bytes, if an earlier link of the sink has learned that.
+    pub(super) fn of_bytes(learned: Option<usize>) -> Pipeline {
+        let pipeline = Pipeline::default();
+        Pipeline { bytes: learned.unwrap_or(pipeline.bytes), ..pipeline }
+    }
+
     /// The stream has a batch.
     pub(super) fn committed(&mut self) {
         self.good = self.good.saturating_add(1);

@@ -62,6 +62,8 @@ struct State {
     /// Whether it has no atomic batches.
     is_windowed: bool,
     losses: Losses,
+    /// Of a batch, as links have learned of the server.
+    batch_bytes: Option<usize>,
     judged: Judged,
     /// Whether this is true for all groups that are kept.
     is_judged_known: bool,
@@ -115,12 +117,22 @@ impl Shared {
         Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
 
-    /// What the cursor remembers, with the groups that the driver has.
+    /// What the cursor remembers, with the groups that the driver has. What is not known is not written: the next start does not know it either.
     pub(super) fn text(&self) -> String {
-        let State { seen, handed_over, judged: Judged { format, payload }, .. } = &*self.state();
+        let State { seen, handed_over, judged: Judged { format, payload }, is_judged_known, .. } =
+            &*self.state();
         let Seen { created, sequence, positions } = seen;
         let created = if created.is_empty() { "-" } else { created };
-        format!("nats {} {created} {sequence} {positions} / {handed_over} / {format} {payload}", self.id)
+        let judged = if *is_judged_known { format!(" / {format} {payload}") } else { String::new() };
+        format!("nats {} {created} {sequence} {positions} / {handed_over}{judged}", self.id)
+    }
+
+    pub(super) fn batch_bytes(&self) -> Option<usize> {
+        self.state().batch_bytes
+    }
+
+    pub(super) fn set_batch_bytes(&self, bytes: usize) {
+        self.state().batch_bytes = Some(bytes);
     }
 
     /// The driver has the groups before this place.
@@ -161,7 +173,7 @@ impl Shared {
     }
 
     /// Messages larger than `payload` are rejected from now on. Returns the largest such limit since groups are kept: only a larger message
-    /// of these groups is certainly a dead letter. The limit never shrinks: for a message below it, two letters are better than none.
+    /// of these groups is certainly a dead letter. The limit never shrinks, so a message below it may be kept twice, and is never lost.
     pub(super) fn judge(&self, payload: usize) -> usize {
         let mut state = self.state();
         state.judged.payload = state.judged.payload.max(payload);
@@ -251,6 +263,9 @@ mod tests {
         assert_eq!(open(&text, "raw").judge(600), 900);
         // Messages had other sizes then, or it is unknown which were rejected.
         assert_eq!(open(&text, "json").judge(600), usize::MAX);
-        assert_eq!(open("nats 1234 - 0 / 0:4096:9", "raw").judge(600), usize::MAX);
+        let older = open("nats 1234 - 0 / 0:4096:9", "raw");
+        assert_eq!(older.judge(600), usize::MAX);
+        // Nor after the next start.
+        assert_eq!(open(&older.text(), "raw").judge(600), usize::MAX);
     }
 }

@@ -70,7 +70,7 @@ impl Window {
         let ended = self.publish(link, server).await;
         if let Err(Ended::InDoubt(error)) = &ended {
             let bytes = chunk_bytes(link);
-            link.pipeline.ended_in_doubt(error, 1, bytes);
+            link.ended_in_doubt(error, 1, bytes);
         }
         ended
     }
@@ -146,7 +146,7 @@ impl Window {
     /// Settles what is acknowledged, in order.
     fn settle(&mut self, link: &mut NatsLink, patience: Duration) {
         while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.unacknowledged == 0) {
-            link.pipeline.taken(chunk.bytes, chunk.sent.elapsed(), patience);
+            link.batch_taken(chunk.bytes, chunk.sent.elapsed(), patience);
             link.outgoing.settle(chunk.outcomes);
         }
         link.settle();
