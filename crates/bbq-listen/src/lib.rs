@@ -61,8 +61,8 @@
 //!   be kept out; [`Group::foreign_members`] finds it.
 //! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what is queued for a worker that is stalled
 //!   or absent, with every distribution.
-//! - **A stop loses no request.** Who is connected may send a first request within a grace, and idle clients delay a stop no longer
-//!   ([`Group::run_tokio`], with the feature `tokio`).
+//! - **A stop loses no request.** A client that is connected may send a first request within a grace, and idle clients delay a stop no
+//!   longer ([`Group::run_tokio`], with the feature `tokio`).
 //! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
 //!   process, and [`Group::pause`] lets all workers end and other workers start.
 //! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not

@@ -389,7 +389,8 @@ impl GroupOptions {
     }
 
     /// Adopts the sockets that systemd or the process before has passed to this one ([`activated`]), or opens the group if there are
-    /// none. For a server with one group: all that were passed have to fit.
+    /// none. For a server with one group: all that were passed have to fit. Call it before anything else is opened, as descriptors are
+    /// passed by number.
     ///
     /// # Errors
     /// If the sockets do not fit, or the address cannot be listened on.
