@@ -20,7 +20,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use bbq_listen::WORKERS_MAX;
 use bbq_listen::for_prefork::{Progress, SharedWords};
