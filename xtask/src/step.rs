@@ -31,10 +31,24 @@ pub(crate) fn built(name: &str) -> Result<String, String> {
     if program.exists() { Ok(shown) } else { Err(format!("there is no {shown}; run cargo xtask test first")) }
 }
 
+/// Takes the variables from a command that cargo has set for this program alone. Build scripts, such as that of ring, run again when they
+/// change: without this, what is built here and what a developer builds by cargo would replace each other.
+pub(crate) fn without_own_package(mut command: Command) -> Command {
+    const OF_PACKAGE: [&str; 5] =
+        ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_CRATE_NAME", "CARGO_BIN_NAME", "OUT_DIR"];
+    let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || OF_PACKAGE.contains(&name);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_of_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Runs `program`, with variables of the environment set in front of it.
 pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> Result<(), String> {
     timed(&shown(variables, program, arguments), || {
-        let mut command = Command::new(program);
+        let mut command = without_own_package(Command::new(program));
         command.args(arguments).envs(variables.iter().copied());
         command.status().map_err(|error| format!("cannot run {program}: {error}"))
     })
@@ -48,7 +62,7 @@ pub(crate) fn run_watched(
     watch: &mut dyn FnMut(&[u8]),
 ) -> Result<(), String> {
     timed(&shown(variables, program, arguments), || {
-        let mut command = watched::hearing_interrupts(program);
+        let mut command = without_own_package(watched::hearing_interrupts(program));
         command.args(arguments).envs(variables.iter().copied());
         let status = watched::status(command, Hangs::Below, SILENCE_MAX, watch);
         status.map_err(|error| format!("cannot run {program}: {error}"))
@@ -59,7 +73,7 @@ pub(crate) fn run_watched(
 fn run_and_read(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut read = Vec::new();
     timed(&shown(variables, program, arguments), || {
-        let mut command = Command::new(program);
+        let mut command = without_own_package(Command::new(program));
         command.args(arguments).envs(variables.iter().copied()).stderr(Stdio::inherit());
         let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
         read = output.stdout;

@@ -50,7 +50,8 @@ impl TestProgram {
 
     /// What runs it as cargo does.
     pub(crate) fn command(&self) -> Command {
-        let mut command = watched::hearing_interrupts(&self.executable.to_string_lossy());
+        let mut command =
+            step::without_own_package(watched::hearing_interrupts(&self.executable.to_string_lossy()));
         command.current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
         command
     }
