@@ -185,7 +185,7 @@ impl ExecSink {
         } else if given == 1 {
             let seconds = FAILED_FOR.as_secs();
             why.push_str(&format!(
-                "; it got a single message: if it fails on it for {seconds} s, the message becomes a dead letter"
+                "; it got a single message, which becomes a dead letter if that lasts {seconds} s"
             ));
         }
     }
