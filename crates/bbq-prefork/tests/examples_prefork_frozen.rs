@@ -1,17 +1,14 @@
 //! If this fails, clients wait for a child that the system does not let run while it says that it sleeps.
-//!
-//! strace(1) holds the child where its wait for events returns: no signal has stopped it, and it cannot say anything.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../bbq-listen/tests/examples/example.rs"]
 mod example;
+#[path = "../../bbq-listen/tests/examples/frozen_task.rs"]
+mod frozen_task;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use example::Example;
-use rustix::process::{Pid, Signal, kill_process};
+use frozen_task::{Frozen, ask};
 
 const PROCESSES: usize = 4;
 const CONNECTIONS: usize = 200;
@@ -19,46 +16,6 @@ const CONNECTIONS: usize = 200;
 const FROZEN: Duration = Duration::from_secs(3);
 /// Longer than anything takes on a busy machine.
 const LOST: Duration = Duration::from_secs(20);
-
-/// Holds a process once, when its wait for events returns. It goes on when this is dropped.
-struct Frozen(Child);
-
-impl Frozen {
-    fn attach(pid: &str) -> Frozen {
-        let what = format!("inject=epoll_wait,epoll_pwait:delay_exit={}:when=1", FROZEN.as_micros());
-        let mut strace = Command::new("strace")
-            .args(["-o", "/dev/null", "-e", &what, "-p", pid])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(strace.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert!(line.contains("attached"), "{line}");
-        // Later output must not stop strace.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Frozen(strace)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ended = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let _ended = self.0.wait();
-    }
-}
-
-/// A connection, a request and its response: how long that takes.
-fn ask(prefork: &Example) -> Duration {
-    let start = Instant::now();
-    let mut stream = prefork.connect();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
-    start.elapsed()
-}
 
 #[test]
 fn nobody_waits_for_a_child_that_is_frozen_in_its_sleep() {
@@ -73,7 +30,7 @@ fn nobody_waits_for_a_child_that_is_frozen_in_its_sleep() {
             assert!(start.elapsed() < LOST, "no processes");
             std::thread::yield_now();
         }
-        let frozen = Frozen::attach(children().split_whitespace().next().unwrap());
+        let frozen = Frozen::attach(children().split_whitespace().next().unwrap(), FROZEN);
         let mut waits: Vec<Duration> = (0..CONNECTIONS).map(|_| ask(&prefork)).collect();
         drop(frozen);
         waits.sort_unstable();

@@ -27,8 +27,8 @@ const LAST_ROUNDS: usize = 16;
 const PART_UNTIL_TOLD: u32 = 2;
 /// The part of the time of a stop that a grace can be. There are two within half of that time, and a last look between them.
 const PART_OF_GRACE: u32 = 5;
-/// The last look takes no longer: a listener whose server has no room for more connections, or whose process has no descriptors, finds no end,
-/// and gets room only when the server is told.
+/// The last look takes no longer: a listener whose server has no room for more connections, or whose process has no descriptors, finds no
+/// end, and gets room only when the server is told.
 const LAST_LOOK_MAX: Duration = Duration::from_millis(500);
 const _: () = assert!(PART_OF_GRACE > 2 * PART_UNTIL_TOLD);
 

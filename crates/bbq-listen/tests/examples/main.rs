@@ -4,6 +4,7 @@ mod axum;
 mod dns_cache;
 mod example;
 mod frozen;
+mod frozen_task;
 mod greeter;
 mod hand_over;
 mod http_ok;

@@ -3,8 +3,8 @@
 
 import { copyButton } from "./copy.js";
 import { byId, element, setText } from "./element.js";
-import { Away } from "./server.js";
 import { stateOf } from "./problems.js";
+import { Away } from "./server.js";
 
 // The server gives a sink half a minute.
 const PATIENCE_MS = 40000;
@@ -25,9 +25,8 @@ export class Orders {
     this.dialog = byId("order-dialog");
     this.name = null;
     this.items = [];
-    // An order is under way.
+    // While an order is under way there is no other. If the dialog is closed meanwhile, the order is still carried out.
     this.isBusy = false;
-    // Closed while it is under way, the order is still carried out.
     this.dialog.addEventListener("close", () => { this.name = null; });
   }
 
@@ -60,8 +59,9 @@ export class Orders {
 
   withButton({ action, label, does, isAskedTwice }) {
     const button = element("button", { type: "button" }, label);
-    let isSure = !isAskedTwice;
+    let [isSure, timer] = [!isAskedTwice, null];
     const forget = () => {
+      clearTimeout(timer);
       isSure = !isAskedTwice;
       setText(button, label);
     };
@@ -71,7 +71,7 @@ export class Orders {
       if (!isSure) {
         isSure = true;
         setText(button, "Yes: " + label.toLowerCase());
-        setTimeout(forget, CONFIRM_MS);
+        timer = setTimeout(forget, CONFIRM_MS);
         return;
       }
       forget();

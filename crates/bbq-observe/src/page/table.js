@@ -1,5 +1,5 @@
-// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar, title, label } of a row. With `press`,
-// which gets the row, the text is a button.
+// A table that is updated in place. A column is { label, field, cell }: `cell` makes { text, value, level, bar, title, label } of a row.
+// With `press`, which gets the row, the text is a button.
 
 import { element, setAttribute, setText } from "./element.js";
 import { setData } from "./number.js";

@@ -33,8 +33,8 @@
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
-//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many, and how large; `window` writes
-//! message by message for older servers; `reply` is what a server says of both; `taken` is what they take from the groups, `message` what is
+//! stream; `atomic` writes batches, each a `batch`, several at once: `marks` keep them in order, `pipeline` says how many, and how
+//! large; `window` writes message by message for older servers; `reply` is what a server says of both; `taken` is what they take from the groups, `message` what is
 //! made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
 //! `fake_server` is for unit tests.
 //!

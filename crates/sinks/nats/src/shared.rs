@@ -117,7 +117,8 @@ impl Shared {
         Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
     }
 
-    /// What the cursor remembers, with the groups that the driver has. What is not known is not written: the next start does not know it either.
+    /// What the cursor remembers, with the groups that the driver has. What is not known is not written, so that the next start does not
+    /// know it either.
     pub(super) fn text(&self) -> String {
         let State { seen, handed_over, judged: Judged { format, payload }, is_judged_known, .. } =
             &*self.state();

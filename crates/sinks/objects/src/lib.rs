@@ -21,7 +21,8 @@
 //! objects may be deleted once the cursor covers them. The id is durable before the first write.
 //!
 //! `open_object` is an object that is filled, `lane` the objects of a lane, `sink` all of them; `store` is where objects go: a bucket,
-//! reached by `connector` with the deadlines of `uploads`, or a `directory`; `folder` puts objects into folders by date; `chains` is what the cursor remembers, `target` the SPEC, as are `gcs` and
+//! reached by `connector` with the deadlines of `uploads`, or a `directory`; `folder` puts objects into folders by date;
+//! `chains` is what the cursor remembers, `target` the SPEC, as are `gcs` and
 //! `azure`. `aws_files` reads the keys of AWS's tools, which `renewed` does again when they have changed.
 //!
 //! Invariant: a group is settled only when an object that covers it is in the store.
