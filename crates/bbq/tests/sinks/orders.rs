@@ -464,7 +464,7 @@ fn a_renamed_sink_goes_on_where_it_was() {
     setup.set_sinks(&[]);
     configured(&setup, "one", "archive");
     let server = setup.start();
-    server.send(0, b"good 1\nbad 2\ngood 3\n");
+    server.send(0, b"good 1\nwrong 2\ngood 3\n");
     wait_refused(&server, 2, 1);
     wait_queued(&server, "archive", 0);
     let why = refused(&setup, &["rename", "one", "archive"]);
@@ -486,7 +486,7 @@ fn a_renamed_sink_goes_on_where_it_was() {
         "{why}"
     );
     // It goes on meanwhile, and over a restart with the old names.
-    server.send(0, b"good 4\nbad 5\n");
+    server.send(0, b"good 4\nwrong 5\n");
     wait_refused(&server, 3, 2);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     let server = setup.start();
@@ -523,7 +523,7 @@ fn a_renamed_sink_goes_on_where_it_was() {
     let last = |word: &str| sent.matches(word).count();
     assert!(last("wrong 2") >= 2 && last("wrong 5") >= 2, "{sent}");
     let archived = fs::read_to_string(setup.path().join("archive.log")).expect("a file");
-    assert_eq!(archived, "good 1\nbad 2\ngood 3\ngood 4\nbad 5\n");
+    assert_eq!(archived, "good 1\nwrong 2\ngood 3\ngood 4\nwrong 5\n");
 }
 
 #[test]
