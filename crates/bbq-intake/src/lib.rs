@@ -24,10 +24,9 @@ pub use listen::{
 };
 pub use listen::{is_kept, kept_options, parsed_distribution, without_effect};
 pub use worker::{
-    Command, ConfiguredLimits, ConnectionBudget, Framer, IntakeLimits, ListenerSetup, PausedConnection,
-    SessionInbox,
+    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, ListenerSetup, PausedConnection, SessionInbox,
 };
-pub use worker::{Stream, Worker, WorkerMesh, WorkerView};
+pub use worker::{Stream, Unfinished, Worker, WorkerMesh, WorkerView};
 
 /// For bbq-simulation, which runs these on a simulated disk and network: they decide which messages are taken, acknowledged,
 /// delivered and deleted.

@@ -9,8 +9,8 @@ use bbq_spec::RateLimitedLog;
 use super::connections::budget::ConnectionBudget;
 use super::connections::open::OpenConnections;
 use super::http::{OpenHttp, TurnedAway};
+use super::paused::PausedConnection;
 use super::setup::Worker;
-use super::text::paused::PausedConnection;
 
 /// The connections of a worker.
 pub(crate) struct HeldConnections {

@@ -14,8 +14,10 @@ use super::accept::listener;
 use super::arrival::IdleConnections;
 use super::datagrams;
 use super::handed;
+use super::http;
 use super::intake::Intake;
 use super::liveness::Liveness;
+use super::paused::{PausedConnection, Unfinished};
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 use super::settling;
@@ -23,7 +25,6 @@ use super::setup::Worker;
 use super::stopping::Command;
 use super::text::coalescing;
 use super::text::connections::Connections;
-use super::text::paused::PausedConnection;
 
 /// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -75,7 +76,13 @@ impl Worker {
             }
             let connections = Rc::new(Connections::new(index)?);
             for paused in paused.extract_if(.., |paused| paused.listener_index == index) {
-                connections.resume(&intake, paused);
+                let PausedConnection { stream, unfinished, peer, address, .. } = paused;
+                // The connection is kept even beyond the budget: new connections wait until others have closed.
+                intake.connections.budget.take(1);
+                match unfinished {
+                    Unfinished::Text(framer) => connections.resume(&intake, (stream, framer), peer, address),
+                    Unfinished::Request(held) => http::resume(&intake, index, (stream, held), peer, address),
+                }
             }
             let listener = AsyncListener::new(listener.worker_listener)?;
             of_text.push(Rc::clone(&connections));

@@ -17,6 +17,7 @@ mod environment;
 mod explain;
 mod half_reload;
 mod init;
+mod late_requests;
 mod manual;
 mod no_connection_lost;
 mod refused_threads;

@@ -9,10 +9,12 @@ use std::time::Duration;
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use crate::worker::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
 use crate::worker::connections::idle::EVICTIONS_MAX;
+use crate::worker::http;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
 
@@ -24,6 +26,9 @@ const HANDED_PAUSE: Duration = Duration::from_millis(1);
 /// The receive buffer of a connection in the kernel, for a server with little memory: what waits there counts for it, too (memory.max of
 /// cgroups(7)). Enough for a read that is worth its system call; the kernel doubles it for its own use.
 const RECEIVE_BUFFER_SMALL_BYTES: usize = 32 * 1024;
+
+/// During the grace of a stop, how often a worker looks whether any client is still connected.
+const GRACE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// At the limit of connections, how often a worker checks whether new ones wait.
 const ROOM_INTERVAL: Duration = Duration::from_millis(500);
@@ -54,6 +59,11 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
             },
         }
     }
+    if http::serves(intake.listeners[listener_index].spec.protocol)
+        && !intake.stopping.is_kept(listener_index)
+    {
+        serve_grace(&intake, &idle, begin, &mut listener).await;
+    }
     // No other worker can take connections that were handed to this worker. The queue of a kept listener is left alone.
     let remaining = if !intake.stopping.is_kept(listener_index) || is_handed {
         RemainingAccepts::Queued
@@ -61,6 +71,30 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
         RemainingAccepts::HandedOver
     };
     finish(&intake, &idle, begin, &mut listener, remaining).await;
+}
+
+/// Goes on accepting while clients who are connected may send a request that is on its way: who connects now is answered, too.
+async fn serve_grace(
+    intake: &Rc<Intake>,
+    idle: &IdleConnections,
+    begin: Begin,
+    listener: &mut AsyncListener,
+) {
+    finish(intake, idle, begin, listener, RemainingAccepts::Queued).await;
+    let Some(end) = intake.stopping.grace_end() else { return };
+    while Instant::now() < end
+        && !intake.connections.open_http.is_empty()
+        && !intake.connections.budget.is_used_up()
+    {
+        tokio::select! {
+            biased;
+            () = sleep_until(end.min(Instant::now() + GRACE_INTERVAL)) => {}
+            turn = turn(intake, idle, begin, listener) => if turn.is_err() {
+                // The listener closes anyway; `finish` meets the same error.
+                return;
+            },
+        }
+    }
 }
 
 /// Asks for connections to be closed if new ones wait.

@@ -23,6 +23,10 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
     /// The key of the next value.
     pub(crate) fn vacant_key(&self) -> usize {
         self.free

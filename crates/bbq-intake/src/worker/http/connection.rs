@@ -3,23 +3,27 @@
 //! Invariant: what an HTTP/2 client can make the server hold is bounded by the limits below and by those of bodies.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
+use bbq_listen::FIRST_BYTE_GRACE_DEFAULT;
 use bbq_tls::ServedTls;
+use bbq_wire::Peer;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_rustls::TlsAcceptor;
 
 use super::open::{Activity, Registered};
@@ -27,11 +31,14 @@ use super::overhead::{Overhead, STREAM_WINDOW_BYTES};
 use super::pace::Pace;
 use super::prefixed::Prefixed;
 use super::response_body::ResponseBody;
+use super::socket::Socket;
 use super::source::Source;
-use crate::access::NewConnection;
+use crate::access::{AddressShare, NewConnection};
 use crate::worker::arrival::{Arrival, ArrivalOutcome};
+use crate::worker::connections::open::OpenConnection;
 use crate::worker::intake::Intake;
-use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
+use crate::worker::paused::{PausedConnection, Unfinished};
+use crate::worker::stream::{Stream, TlsFailure, reason_of_error, reason_of_late};
 
 /// Maximum requests that an HTTP/2 connection may have open at a time.
 const STREAMS_MAX: u32 = 64;
@@ -54,6 +61,7 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 const IDLE_HTTP1_MAX: Duration = Duration::from_secs(75);
 const KEEP_ALIVE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("keep-alive"), HeaderValue::from_static("timeout=75"));
+const CLOSE: (HeaderName, HeaderValue) = (hyper::header::CONNECTION, HeaderValue::from_static("close"));
 /// How long a client has to end a connection that the server wants to end, and to read what is left.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum bytes that HTTP/1.1 reads ahead, so also the longest head of a request.
@@ -73,107 +81,188 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
     }
 }
 
+/// A connection while it is served.
+struct Serving {
+    source: Rc<Source>,
+    activity: Rc<Activity>,
+    /// When it was accepted, if the stop had begun before.
+    accepted_in_stop: Option<Instant>,
+}
+
+/// A connection that the next worker goes on with, and what was read of it and is not served.
+type Moved = Option<(OwnedFd, Vec<u8>)>;
+
+impl Serving {
+    /// Completes when the server ends the connection, and returns whether it can move to the next worker.
+    ///
+    /// A request may be on its way, so the connection stays open for a grace. If another worker goes on with the listener, a client that
+    /// was answered before connects to that.
+    async fn end(&self, moves: bool) -> bool {
+        let stopping = &self.source.intake.stopping;
+        stopping.wait().await;
+        let is_kept = stopping.is_kept(self.source.listener_index);
+        if is_kept && moves {
+            return true;
+        }
+        let end = self.accepted_in_stop.map(|accepted| accepted + FIRST_BYTE_GRACE_DEFAULT);
+        if let Some(end) = end.or_else(|| stopping.grace_end())
+            && !(is_kept && self.activity.has_had_request())
+        {
+            sleep_until(end).await;
+        }
+        false
+    }
+}
+
 /// Serves a connection until its client or the server ends it.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
-    let peer = arrival.peer;
-    let Arrival { intake, listener_index, accepted, address, .. } = arrival;
+    let Arrival { intake, listener_index, accepted, peer, address, .. } = arrival;
     let open = intake.connections.open.add(accepted.open, address);
-    let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
-    let registered = Registered::new(&intake.connections.open_http, &intake.view, (listener_index, peer));
-    spawn_local(async move {
-        let intake = Rc::clone(&source.intake);
-        intake.view.active_sessions.add();
-        tokio::select! {
-            biased;
-            () = registered.activity.evicted() => {}
-            served = serve_any(Rc::new(source), &registered.activity, accepted.stream) => if let Err(error) = served {
-                intake.listeners[listener_index].report_closed(&error);
-            }
-        }
-        intake.view.active_sessions.remove();
-        drop(open);
-    });
+    spawn(intake, (listener_index, peer), open, accepted.stream, None);
     ArrivalOutcome::Open
 }
 
-async fn serve_any(source: Rc<Source>, activity: &Rc<Activity>, stream: OwnedFd) -> io::Result<()> {
-    if source.intake.listeners[source.listener_index].spec.address.transport().is_unix() {
+/// Goes on with a connection that another worker served before.
+pub(crate) fn resume(
+    intake: &Rc<Intake>,
+    listener_index: usize,
+    (stream, held): (Stream, Vec<u8>),
+    peer: Peer,
+    address: Option<Box<AddressShare>>,
+) {
+    let open = intake.connections.open.add(None, address);
+    spawn(intake, (listener_index, peer), open, stream.into_parts().0, Some(held));
+}
+
+/// `held` is what was read before, of a connection that moved here.
+fn spawn(
+    intake: &Rc<Intake>,
+    (listener_index, peer): (usize, Peer),
+    open: OpenConnection,
+    stream: OwnedFd,
+    held: Option<Vec<u8>>,
+) {
+    let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
+    let registered = Registered::new(&intake.connections.open_http, &intake.view, (listener_index, peer));
+    let serving = Serving {
+        source: Rc::new(source),
+        activity: Rc::clone(&registered.activity),
+        accepted_in_stop: intake.stopping.has_begun().then(Instant::now),
+    };
+    let intake = Rc::clone(intake);
+    spawn_local(async move {
+        intake.view.active_sessions.add();
+        let served = tokio::select! {
+            biased;
+            () = registered.activity.evicted() => Ok(None),
+            served = serve_any(serving, stream, held) => served,
+        };
+        intake.view.active_sessions.remove();
+        match served {
+            Ok(None) => {}
+            Ok(Some((socket, held))) => intake.connections.paused.borrow_mut().push(PausedConnection {
+                worker: intake.worker,
+                listener_index,
+                stream: Stream::plain(socket),
+                unfinished: Unfinished::Request(held),
+                peer,
+                // Its address keeps its share: other workers may accept until they, too, have heard of the pause.
+                address: open.into_parts().0.into_address(),
+            }),
+            Err(error) => intake.listeners[listener_index].report_closed(&error),
+        }
+    });
+}
+
+async fn serve_any(serving: Serving, stream: OwnedFd, held: Option<Vec<u8>>) -> io::Result<Moved> {
+    let listener = serving.source.listener();
+    if listener.spec.address.transport().is_unix() {
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
-        serve(source, activity, tokio::net::UnixStream::from_std(stream)?).await;
-    } else {
-        let stream = TcpStream::from(stream);
-        stream.set_nonblocking(true)?;
-        // Responses are small. Without this, the kernel holds a response back until the previous one is acknowledged (RFC 896).
-        stream.set_nodelay(true)?;
-        let stream = tokio::net::TcpStream::from_std(stream)?;
-        match source.intake.listeners[source.listener_index].tls.clone() {
-            None => serve(source, activity, stream).await,
-            Some(served) => serve_tls(source, activity, stream, &served).await,
-        }
+        return serve(serving, tokio::net::UnixStream::from_std(stream)?, held).await;
     }
-    Ok(())
+    let stream = TcpStream::from(stream);
+    stream.set_nonblocking(true)?;
+    // Responses are small. Without this, the kernel holds a response back until the previous one is acknowledged (RFC 896).
+    stream.set_nodelay(true)?;
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    match listener.tls.clone() {
+        None => serve(serving, stream, held).await,
+        Some(served) => serve_tls(serving, stream, &served).await,
+    }
 }
 
 /// Does the TLS handshake and serves the connection. The handshake may take as long as the head of a request.
-async fn serve_tls(
-    source: Rc<Source>,
-    activity: &Rc<Activity>,
-    stream: tokio::net::TcpStream,
-    served: &ServedTls,
-) {
-    let intake = Rc::clone(&source.intake);
-    let seconds = intake.buffers.limits.hello_timeout_seconds;
-    let handshake = async {
-        // A health check that connects and sends nothing is not a failure.
-        if stream.peek(&mut [0]).await? == 0 {
-            return Ok(None);
-        }
-        TlsAcceptor::from(served.config()).accept(stream).await.map(Some)
-    };
-    let handshake = tokio::select! {
+async fn serve_tls(serving: Serving, stream: tokio::net::TcpStream, served: &ServedTls) -> io::Result<Moved> {
+    let seconds = serving.source.intake.buffers.limits.hello_timeout_seconds;
+    let mut late = pin!(sleep(Duration::from_secs(seconds.into())));
+    let mut first = [0];
+    let begun = tokio::select! {
         biased;
-        () = intake.stopping.wait() => return,
-        // The future is on the heap, because it is large and needed for a short time only.
-        handshake = tokio::time::timeout(Duration::from_secs(seconds.into()), Box::pin(handshake)) => handshake,
+        peeked = stream.peek(&mut first) => peeked.map_err(|error| reason_of_error(&error)),
+        () = &mut late => Err(reason_of_late(seconds)),
+        moves = serving.end(true) => return match moves {
+            true => stream.into_socket().map(|socket| Some((socket, Vec::new()))),
+            false => Ok(None),
+        },
     };
-    let reason = match handshake {
-        Ok(Ok(None)) => return,
-        Ok(Ok(Some(stream))) => {
-            served.counts.add_finished();
-            return serve(source, activity, stream).await;
+    let reason = match begun {
+        // A health check that connects and sends nothing is not a failure.
+        Ok(0) => return Ok(None),
+        Ok(_) => {
+            // The future is on the heap, because it is large and needed for a short time only.
+            let handshake = Box::pin(TlsAcceptor::from(served.config()).accept(stream));
+            tokio::select! {
+                biased;
+                handshake = handshake => match handshake {
+                    Ok(stream) => {
+                        served.counts.add_finished();
+                        return serve(serving, stream, None).await;
+                    }
+                    Err(error) => reason_of_error(&error),
+                },
+                () = late => reason_of_late(seconds),
+                _ = serving.end(false) => return Ok(None),
+            }
         }
-        Ok(Err(error)) => reason_of_error(&error),
-        Err(_late) => reason_of_late(seconds),
+        Err(reason) => reason,
     };
     served.counts.add_failed();
     let failure = TlsFailure { is_handshake: true, reason };
-    intake.listeners[source.listener_index].report_tls(source.peer, Some(failure));
+    serving.source.listener().report_tls(serving.source.peer, Some(failure));
+    Ok(None)
 }
 
-async fn serve(
-    source: Rc<Source>,
-    activity: &Rc<Activity>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-) {
-    let intake = Rc::clone(&source.intake);
+async fn serve<S: Socket>(serving: Serving, stream: S, held: Option<Vec<u8>>) -> io::Result<Moved> {
+    let Serving { source, activity, .. } = &serving;
+    let intake = &source.intake;
     let patience = Duration::from_secs(intake.buffers.limits.hello_timeout_seconds.into());
-    let detected = tokio::select! {
+    // A connection that moved here may be between two requests.
+    let first_patience = if held.is_some() { IDLE_HTTP1_MAX } else { patience };
+    let mut stream = Prefixed::new(stream, held.unwrap_or_default());
+    let is_http2 = tokio::select! {
         biased;
-        () = intake.stopping.wait() => return,
-        detected = tokio::time::timeout(patience, Prefixed::detect(stream)) => detected,
+        detected = tokio::time::timeout(first_patience, stream.detect()) => match detected {
+            Ok(Ok(is_http2)) => is_http2,
+            // Nobody waits for an answer.
+            Ok(Err(_)) | Err(_) => return Ok(None),
+        },
+        moves = serving.end(S::MOVES) => return match moves {
+            true => stream.into_socket(&[]).map(Some),
+            false => Ok(None),
+        },
     };
-    let Ok(Ok((mut stream, is_http2))) = detected else { return };
     let service = {
-        let source = Rc::new((Rc::clone(&source), Rc::clone(activity)));
+        let shared = Rc::new((Rc::clone(source), Rc::clone(activity)));
         service_fn(move |request| {
-            let source = Rc::clone(&source);
+            let shared = Rc::clone(&shared);
             async move {
-                let (source, activity) = &*source;
+                let (source, activity) = &*shared;
                 let _open = activity.request();
                 let mut response = source.respond(request, activity).await;
+                activity.note_response(response.status());
                 if !is_http2 {
-                    let (name, value) = KEEP_ALIVE;
+                    let (name, value) = if source.intake.stopping.has_begun() { CLOSE } else { KEEP_ALIVE };
                     response.headers_mut().insert(name, value);
                 }
                 source.overhead.add_answered();
@@ -181,71 +270,105 @@ async fn serve(
             }
         })
     };
+    if !is_http2 {
+        return serve_http1(stream, service, &serving).await;
+    }
+    match source.listener().admit(source.peer) {
+        NewConnection::Served => {}
+        NewConnection::ServedWarily => source.overhead.limit(),
+        NewConnection::TurnedAway => {
+            intake.connections.turned_away.hold(&intake.stopping).await;
+            return Ok(None);
+        }
+    }
+    stream.pace(Pace::new(Rc::clone(source)));
     let is_small = intake.buffers.limits.has_little_memory;
     let window = |bytes: u32| if is_small { WINDOW_SMALL_BYTES } else { bytes };
+    let connection = http2::Builder::new(OnWorker)
+        .timer(TokioTimer::new())
+        // Ends connections whose client is gone.
+        .keep_alive_interval(patience)
+        .keep_alive_timeout(patience)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(window(STREAM_WINDOW_BYTES))
+        .initial_connection_window_size(window(CONNECTION_WINDOW_BYTES))
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
     // An error concerns this client only, which sends unanswered requests again.
-    if is_http2 {
-        match source.listener().admit(source.peer) {
-            NewConnection::Served => {}
-            NewConnection::ServedWarily => source.overhead.limit(),
-            NewConnection::TurnedAway => return intake.connections.turned_away.hold(&intake.stopping).await,
+    let patience = tokio::select! {
+        biased;
+        done = &mut connection => {
+            source.end(done.is_err());
+            return Ok(None);
         }
-        stream.pace(Pace::new(Rc::clone(&source)));
-        let connection = http2::Builder::new(OnWorker)
-            .timer(TokioTimer::new())
-            // Ends connections whose client is gone.
-            .keep_alive_interval(patience)
-            .keep_alive_timeout(patience)
-            .max_concurrent_streams(STREAMS_MAX)
-            .initial_stream_window_size(window(STREAM_WINDOW_BYTES))
-            .initial_connection_window_size(window(CONNECTION_WINDOW_BYTES))
-            .max_header_list_size(HEAD_BYTES_MAX)
-            .max_pending_accept_reset_streams(RESETS_MAX)
-            .max_local_error_reset_streams(RESETS_MAX)
-            .max_send_buf_size(SEND_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        let ends = tokio::select! {
-            biased;
-            done = &mut connection => return source.end(done.is_err()),
-            () = intake.stopping.wait() => None,
-            () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
-        };
-        // Answers the requests that have begun.
-        connection.as_mut().graceful_shutdown();
-        return finish(connection, ends).await;
-    }
-    serve_http1(stream, service, &intake, activity).await;
+        _ = serving.end(false) => None,
+        () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
+    };
+    // Answers the requests that have begun.
+    connection.as_mut().graceful_shutdown();
+    finish(connection, patience).await;
+    Ok(None)
 }
 
-async fn serve_http1<S>(
-    mut stream: Prefixed<impl AsyncRead + AsyncWrite + Unpin + 'static>,
-    service: S,
-    intake: &Intake,
-    activity: &Rc<Activity>,
-) where
-    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
+async fn serve_http1<S, R>(mut stream: Prefixed<S>, service: R, serving: &Serving) -> io::Result<Moved>
+where
+    S: Socket,
+    R: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible> + Unpin,
 {
-    let patience = Duration::from_secs(intake.buffers.limits.hello_timeout_seconds.into());
-    let is_small = intake.buffers.limits.has_little_memory;
+    let Serving { source, activity, .. } = serving;
+    let limits = &source.intake.buffers.limits;
+    let patience = Duration::from_secs(limits.hello_timeout_seconds.into());
     stream.watch(Rc::clone(activity));
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // It would count from the last response on; see `Activity::late_head`.
         .header_read_timeout(None)
-        .max_buf_size(if is_small { READ_AHEAD_SMALL_BYTES_MAX } else { READ_AHEAD_BYTES_MAX })
+        .max_buf_size(if limits.has_little_memory {
+            READ_AHEAD_SMALL_BYTES_MAX
+        } else {
+            READ_AHEAD_BYTES_MAX
+        })
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ends = tokio::select! {
+    let (patience, moves) = tokio::select! {
         biased;
-        _done = &mut connection => return,
-        () = intake.stopping.wait() => None,
-        () = activity.late_head(patience) => return,
-        () = activity.idle_for(IDLE_HTTP1_MAX) => Some(END_PATIENCE),
+        _done = &mut connection => return Ok(None),
+        moves = serving.end(S::MOVES) => (None, moves),
+        () = activity.late_head(patience) => return Ok(None),
+        () = activity.idle_for(IDLE_HTTP1_MAX) => (Some(END_PATIENCE), false),
     };
+    if moves && activity.is_between_requests() {
+        // Of a first request, hyper has read a part of the head at most, and has it still.
+        let is_free = !activity.has_had_request() || is_let_go(&mut connection, activity).await;
+        if is_free {
+            let parts = connection.into_parts();
+            return parts.io.into_inner().into_socket(&parts.read_buf).map(Some);
+        }
+    }
     // Answers the request that has begun.
-    connection.as_mut().graceful_shutdown();
-    finish(connection, ends).await;
+    Pin::new(&mut connection).graceful_shutdown();
+    finish(connection, patience).await;
+    Ok(None)
+}
+
+/// Whether hyper ends a connection at once, without shutting it down: it does so between two requests.
+async fn is_let_go<S, R>(
+    connection: &mut http1::Connection<TokioIo<Prefixed<S>>, R>,
+    activity: &Activity,
+) -> bool
+where
+    S: Socket,
+    R: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible> + Unpin,
+{
+    activity.set_moves(true);
+    Pin::new(&mut *connection).graceful_shutdown();
+    let ended = poll_fn(|context| Poll::Ready(Pin::new(&mut *connection).poll(context))).await;
+    let is_let_go = matches!(ended, Poll::Ready(Ok(())));
+    activity.set_moves(is_let_go);
+    is_let_go
 }
 
 /// Waits for the end of a connection, for so long at most. A stop has a limit of its own.

@@ -23,16 +23,24 @@ mod request;
 mod response;
 mod response_body;
 mod route;
+mod socket;
 mod source;
 mod store;
 mod turned_away;
 
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
-pub(crate) use connection::{begin, too_many};
+pub(crate) use connection::{begin, resume, too_many};
 #[cfg(fuzzing)]
 pub(crate) use grpc::fuzzed_prefix;
 #[cfg(fuzzing)]
 pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;
 pub(crate) use turned_away::TurnedAway;
+
+use crate::listen::protocol::{HTTP, OTLP, Protocol};
+
+/// Whether connections of a protocol are served here.
+pub(crate) fn serves(protocol: &Protocol) -> bool {
+    [&HTTP, &OTLP].contains(&protocol)
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bbq_stored::Identity;
 use bbq_wire::Peer;
+use hyper::StatusCode;
 use tokio::sync::Notify;
 
 use crate::access::Claim;
@@ -31,10 +32,21 @@ pub(super) struct Activity {
     head_since: Cell<Option<u32>>,
     is_evicted: Cell<bool>,
     evicted: Notify,
+    has_had_request: Cell<bool>,
+    /// The last response was no refusal, so the body of its request was read to its end.
+    has_read_all: Cell<bool>,
+    /// The last write found no room: a part of a response is not written yet.
+    write_waits: Cell<bool>,
+    /// See [`Activity::moves`].
+    moves: Cell<bool>,
     view: Arc<WorkerView>,
 }
 
 impl OpenHttp {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     /// Calls `claim` for every connection. Those without a request since `latest` or earlier can be closed.
     pub(crate) fn claims(&self, latest: u32, mut claim: impl FnMut(Claim<usize>)) {
         for (key, activity) in self.0.borrow_mut().iter_mut() {
@@ -65,6 +77,7 @@ impl Activity {
     /// Counts a request as open until the returned value is dropped.
     pub(super) fn request(&self) -> OpenRequest<'_> {
         self.requests.set(self.requests.get() + 1);
+        self.has_had_request.set(true);
         self.head_since.set(None);
         OpenRequest(self)
     }
@@ -74,6 +87,35 @@ impl Activity {
         if self.requests.get() == 0 && self.head_since.get().is_none() {
             self.head_since.set(Some(self.view.active_sessions.now()));
         }
+    }
+
+    /// Notes a write; `is_done` is `false` if there was no room.
+    pub(super) fn note_write(&self, is_done: bool) {
+        self.write_waits.set(!is_done);
+    }
+
+    /// Whether the client has sent a request.
+    pub(super) fn has_had_request(&self) -> bool {
+        self.has_had_request.get()
+    }
+
+    /// Notes a response.
+    pub(super) fn note_response(&self, status: StatusCode) {
+        self.has_read_all.set(status.is_success());
+    }
+
+    /// Whether all that came is answered, and the responses are written; the first bytes of a request may have come.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.requests.get() == 0 && self.has_read_all.get() && !self.write_waits.get()
+    }
+
+    /// Whether another worker goes on with the connection: it is not shut down here.
+    pub(super) fn moves(&self) -> bool {
+        self.moves.get()
+    }
+
+    pub(super) fn set_moves(&self, moves: bool) {
+        self.moves.set(moves);
     }
 
     /// Completes when the head of a request takes longer than this, or up to twice as long.
@@ -142,6 +184,10 @@ impl Registered {
             head_since: Cell::new(None),
             is_evicted: Cell::new(false),
             evicted: Notify::new(),
+            has_had_request: Cell::new(false),
+            has_read_all: Cell::new(true),
+            write_waits: Cell::new(false),
+            moves: Cell::new(false),
             view: Arc::clone(view),
         });
         let mut entries = all.0.borrow_mut();

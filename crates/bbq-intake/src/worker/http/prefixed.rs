@@ -1,6 +1,7 @@
-//! A connection whose first bytes were already read.
+//! A connection some of whose bytes were read before its reader began.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::open::Activity;
 use super::pace::Pace;
+use super::socket::Socket;
 
 /// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -17,37 +19,50 @@ const FIRST_BYTES: usize = 1024;
 
 /// A connection, and the bytes that were already read from it.
 pub(super) struct Prefixed<S> {
-    /// The bytes that were already read. Empty once the reader has taken all of them.
+    /// Bytes that were read and not served yet. Empty once the reader has taken all of them.
     front: Vec<u8>,
     /// 0 <= taken <= front.len()
     taken: usize,
     stream: S,
     /// Unless everything is read that comes.
     pace: Option<Pace>,
-    /// What is told of each read.
+    /// What is told of each read and write.
     activity: Option<Rc<Activity>>,
 }
 
-impl<S: AsyncRead + Unpin> Prefixed<S> {
-    /// Reads until it is known whether the client speaks HTTP/2. Returns the connection, and whether the client does.
-    pub(super) async fn detect(mut stream: S) -> io::Result<(Prefixed<S>, bool)> {
-        let mut first = [0; FIRST_BYTES];
-        let mut read = 0;
-        let is_http2 = loop {
-            let more = stream.read(&mut first[read..]).await?;
-            read += more;
-            let known = read.min(PREFACE.len());
-            if more == 0 || first[..known] != PREFACE[..known] {
-                break false;
+impl<S: Socket> Prefixed<S> {
+    /// `front` was already read from the stream.
+    pub(super) fn new(stream: S, front: Vec<u8>) -> Prefixed<S> {
+        Prefixed { front, taken: 0, stream, pace: None, activity: None }
+    }
+
+    /// Reads until it is known whether the client speaks HTTP/2, and returns whether it does. Nothing is lost if this is dropped before
+    /// it completes.
+    pub(super) async fn detect(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; FIRST_BYTES];
+        loop {
+            let known = self.front.len().min(PREFACE.len());
+            if self.front[..known] != PREFACE[..known] {
+                return Ok(false);
             }
             if known == PREFACE.len() {
-                break true;
+                return Ok(true);
             }
-        };
-        Ok((
-            Prefixed { front: first[..read].to_vec(), taken: 0, stream, pace: None, activity: None },
-            is_http2,
-        ))
+            let more = self.stream.read(&mut buffer).await?;
+            if more == 0 {
+                return Ok(false);
+            }
+            self.front.extend_from_slice(&buffer[..more]);
+        }
+    }
+
+    /// The socket, and what was read from it and not taken by the reader: `held`, which the reader gives back, and then what it did not
+    /// take.
+    ///
+    /// # Errors
+    /// The stream does not move, or cannot leave its runtime.
+    pub(super) fn into_socket(self, held: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
+        Ok((self.stream.into_socket()?, [held, &self.front[self.taken..]].concat()))
     }
 
     /// Reads only when `pace` says so.
@@ -55,9 +70,16 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
         self.pace = Some(pace);
     }
 
-    /// Tells `activity` of each read.
+    /// Tells `activity` of each read and write.
     pub(super) fn watch(&mut self, activity: Rc<Activity>) {
         self.activity = Some(activity);
+    }
+
+    fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Some(activity) = &self.activity {
+            activity.note_write(written.is_ready());
+        }
+        written
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -69,13 +91,13 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
         buffer.put_slice(&waiting[..now]);
         self.taken += now;
         if self.taken == self.front.len() {
-            self.front = Vec::new();
+            (self.front, self.taken) = (Vec::new(), 0);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+impl<S: Socket> AsyncRead for Prefixed<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,13 +120,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+impl<S: Socket> AsyncWrite for Prefixed<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_write(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -112,6 +135,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.activity.as_ref().is_some_and(|activity| activity.moves()) {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
@@ -120,7 +146,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {

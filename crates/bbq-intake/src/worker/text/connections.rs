@@ -9,16 +9,19 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bbq_stored::Identity;
+use bbq_wire::Peer;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
-use super::paused::PausedConnection;
+use super::framer::Framer;
 use super::reading::ReadOutcome;
-use crate::access::Claim;
+use crate::access::{AddressShare, Claim};
 use crate::worker::connections::idle;
 use crate::worker::connections::watched::{Served, Watched};
 use crate::worker::intake::Intake;
 use crate::worker::memory_budget::{Held, MemoryShare};
+use crate::worker::paused::{PausedConnection, Unfinished};
+use crate::worker::stream::Stream;
 
 /// Connections that are read before the worker does anything else. With one read each, this is at most 4 MiB and takes about two
 /// milliseconds, in which other clients may wait for an acknowledgement or to be accepted.
@@ -77,10 +80,13 @@ impl Connections {
     }
 
     /// Continues a connection that another worker served before.
-    pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
-        let PausedConnection { stream, framer, peer, address, .. } = paused;
-        // The connection is kept even beyond the budget: new connections wait until others have closed.
-        intake.connections.budget.take(1);
+    pub(crate) fn resume(
+        &self,
+        intake: &Rc<Intake>,
+        (stream, framer): (Stream, Framer),
+        peer: Peer,
+        address: Option<Box<AddressShare>>,
+    ) {
         let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
         let held = Held::filled(framer.held_bytes());
@@ -254,7 +260,7 @@ impl Connections {
             worker,
             listener_index,
             stream,
-            framer,
+            unfinished: Unfinished::Text(framer),
             peer,
             address,
         });

@@ -6,5 +6,4 @@ pub(crate) mod coalescing;
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod framer;
-pub(crate) mod paused;
 pub(crate) mod reading;

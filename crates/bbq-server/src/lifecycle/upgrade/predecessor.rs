@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use bbq_intake::{Framer, PausedConnection, Stream};
+use bbq_intake::{PausedConnection, Stream, Unfinished};
 use bbq_listen::SteeringKey;
 use bbq_observe::Listener;
 use bbq_spool::{DirectoryLock, SpoolError};
@@ -158,11 +158,11 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
             number: connection.number,
             is_given_up: connection.is_given_up,
         };
-        let framer = Framer::resume(spec.protocol, suspended)?;
+        let unfinished = Unfinished::resume(spec.protocol, suspended)?;
         let peer = Peer::decode(&mut peer.as_slice())?;
         let stream = Stream::plain(stream);
         let worker = connection.worker;
-        Some(PausedConnection { worker, listener_index, stream, framer, peer, address: None })
+        Some(PausedConnection { worker, listener_index, stream, unfinished, peer, address: None })
     });
     if resumed.is_none() {
         warn!(listener = connection.source, "cannot continue a connection that was handed over; closed");

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use bbq_config::UPGRADE_VARIABLE;
-use bbq_intake::{Framer, ListenSpec, PausedConnection};
+use bbq_intake::{ListenSpec, PausedConnection, Unfinished};
 use bbq_spool::DirectoryLock;
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
@@ -154,14 +154,14 @@ impl Successor {
     }
 
     fn hand(&mut self, listeners: &[Arc<ListenSpec>], paused: &mut Vec<PausedConnection>) -> io::Result<()> {
-        // To describe a connection, its framer is suspended. It is resumed at once, in case the hand-over fails.
+        // To describe a connection, what is unfinished is suspended. It is resumed at once, in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
         for connection in std::mem::take(paused) {
             let spec = &listeners[connection.listener_index];
-            let suspended = connection.framer.suspend();
+            let suspended = connection.unfinished.suspend();
             let description = describe(spec, connection.worker, connection.peer, &suspended);
-            if let Some(framer) = Framer::resume(spec.protocol, suspended) {
-                paused.push(PausedConnection { framer, ..connection });
+            if let Some(unfinished) = Unfinished::resume(spec.protocol, suspended) {
+                paused.push(PausedConnection { unfinished, ..connection });
                 described.push(description);
             }
         }
