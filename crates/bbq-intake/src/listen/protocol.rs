@@ -108,6 +108,13 @@ pub(crate) static CONFIRM: Protocol = Protocol {
     without_effect: &[TEXT_HAS_NO_TOKENS],
 };
 
+impl Protocol {
+    /// Whether it is HTTP, or is carried by it.
+    pub(crate) fn is_http(&self) -> bool {
+        [&HTTP, &OTLP].contains(&self)
+    }
+}
+
 /// Words differ.
 impl PartialEq for Protocol {
     fn eq(&self, other: &Protocol) -> bool {

@@ -1,8 +1,10 @@
 //! Takes the sessions and numbered requests that other workers hand over (see `handover`).
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use tokio::task::spawn_local;
+use tokio::time::sleep_until;
 
 use super::handover::{Handed, SessionInbox};
 use super::intake::Intake;
@@ -10,12 +12,19 @@ use super::numbered;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 
-/// Continues the sessions and requests that other workers hand over, until the server stops.
+/// Continues the sessions and requests that other workers hand over, until the server stops and no worker takes requests.
 pub(super) async fn serve(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
+    let stopped = async {
+        intake.stopping.wait().await;
+        if let Some(end) = intake.stopping.grace_end() {
+            sleep_until(end).await;
+        }
+    };
+    let mut stopped = pin!(stopped);
     loop {
         let handed = tokio::select! {
             biased;
-            () = intake.stopping.wait() => return,
+            () = &mut stopped => return,
             handed = inbox.recv() => handed,
         };
         match handed {

@@ -3,7 +3,6 @@
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
 
-use super::http;
 use super::stream::Stream;
 use super::text::framer::Framer;
 use crate::access::AddressShare;
@@ -29,8 +28,13 @@ pub struct PausedConnection {
 pub enum Unfinished {
     /// The rest of a message in a text framing.
     Text(Framer),
-    /// The first bytes of a request of HTTP; none between two requests.
-    Request(Vec<u8>),
+    /// A request of HTTP.
+    Request {
+        /// Its first bytes; none between two requests.
+        held: Vec<u8>,
+        /// The connection begins with a TLS handshake, of which nothing is read. Its listener may have been changed meanwhile.
+        expects_tls: bool,
+    },
 }
 
 impl Unfinished {
@@ -38,15 +42,22 @@ impl Unfinished {
     pub fn suspend(self) -> Suspended {
         match self {
             Unfinished::Text(framer) => framer.suspend(),
-            Unfinished::Request(held) => Suspended { held, ..Suspended::default() },
+            Unfinished::Request { held, expects_tls } => {
+                Suspended { held, mode: expects_tls.into(), ..Suspended::default() }
+            }
         }
     }
 
     /// Continues from the state of another process; `None` if the state is not valid, or connections of that protocol do not move.
     pub fn resume(protocol: &Protocol, suspended: Suspended) -> Option<Unfinished> {
-        if http::serves(protocol) {
-            return Some(Unfinished::Request(suspended.held));
+        if !protocol.is_http() {
+            return Framer::resume(protocol, suspended).map(Unfinished::Text);
         }
-        Framer::resume(protocol, suspended).map(Unfinished::Text)
+        let expects_tls = match suspended.mode {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Unfinished::Request { held: suspended.held, expects_tls })
     }
 }

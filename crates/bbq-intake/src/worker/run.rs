@@ -81,7 +81,9 @@ impl Worker {
                 intake.connections.budget.take(1);
                 match unfinished {
                     Unfinished::Text(framer) => connections.resume(&intake, (stream, framer), peer, address),
-                    Unfinished::Request(held) => http::resume(&intake, index, (stream, held), peer, address),
+                    Unfinished::Request { held, expects_tls } => {
+                        http::resume(&intake, (index, peer), stream, (held, expects_tls), address);
+                    }
                 }
             }
             let listener = AsyncListener::new(listener.worker_listener)?;

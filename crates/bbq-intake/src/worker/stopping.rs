@@ -48,9 +48,16 @@ impl Stopping {
         }
     }
 
-    /// Until when connections stay open whose clients may have sent a request that is on its way, once the stop has begun.
+    /// Until when listeners of HTTP accept, and connections stay open whose clients may have sent a request that is on its way, once the
+    /// stop has begun.
     pub(crate) fn grace_end(&self) -> Option<Instant> {
         self.begun.get().map(|(_, begun)| *begun + FIRST_BYTE_GRACE_DEFAULT)
+    }
+
+    /// The same for a connection that was accepted after the stop had begun. It is at most a second grace.
+    pub(crate) fn grace_end_of(&self, accepted: Instant) -> Option<Instant> {
+        let of_all = self.grace_end()? + FIRST_BYTE_GRACE_DEFAULT;
+        Some(of_all.min(accepted + FIRST_BYTE_GRACE_DEFAULT))
     }
 
     /// Whether the next start, or a successor, continues with this listener.

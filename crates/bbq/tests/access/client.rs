@@ -70,7 +70,11 @@ impl Client {
 
     /// A connection whose handshake is over, as far as the client knows.
     pub(crate) fn connect(&self, address: SocketAddr) -> io::Result<Stream> {
-        let mut socket = TcpStream::connect(address)?;
+        self.over(TcpStream::connect(address)?)
+    }
+
+    /// The same over an open connection.
+    pub(crate) fn over(&self, mut socket: TcpStream) -> io::Result<Stream> {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
         let name = ServerName::try_from(self.name).expect("a name");

@@ -1,4 +1,4 @@
-//! If this fails, a request whose client was connected before a stop, reload or upgrade gets no answer.
+//! If this fails, a request whose client was connected before a stop, reload or upgrade gets no response.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -6,8 +6,9 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::client;
 use crate::support::lineage::Lineage;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, free_ports};
 
 const CLIENTS: usize = 40;
 /// A server waits longer for a request that is on its way; see `FIRST_BYTE_GRACE_DEFAULT` of bbq-listen.
@@ -15,8 +16,9 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// Stops until the requests of one were sent so soon behind it: a machine may be too busy for that.
 const TRIES: usize = 50;
 
+/// A sync that takes longer than a stop waits would end the connection without a response.
 fn request(body: &str) -> String {
-    format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!("POST /?ack=received HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// The head of the response that comes next, in small letters.
@@ -35,7 +37,7 @@ fn response(mut stream: impl Read) -> String {
 
 fn assert_answered(stream: impl Read, what: &str) -> String {
     let head = response(stream);
-    assert!(head.starts_with("http/1.1 204") || head.starts_with("http/1.1 200"), "{what}: {head:?}");
+    assert!(head.starts_with("http/1.1 202 "), "{what}: {head:?}");
     head
 }
 
@@ -60,7 +62,7 @@ fn requests_that_come_with_a_stop_are_answered() {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}?distribution=reuseport"]).with(&["--workers", "2"]);
     let server = setup.start();
     let mut clients = clients(&setup);
-    // While it stands still, the signal and the requests come.
+    // The signal and the requests come while the server stands still.
     server.freeze();
     server.signal(libc::SIGTERM);
     for client in &mut clients {
@@ -87,13 +89,13 @@ fn stop_and_send() -> Option<()> {
     let begun = Instant::now();
     server.signal(libc::SIGTERM);
     server.wait_log("stopping");
-    // It comes while others are still connected.
+    // A client may connect while others are connected.
     let another = TcpStream::connect(setup.address(0));
     for client in clients
         .iter_mut()
         .chain(&mut another.as_ref().ok().map(|another| another.try_clone().expect("a socket")))
     {
-        // Who is gone is seen below.
+        // A closed connection is found below.
         let _gone = client.write_all(request("late").as_bytes());
     }
     let in_time = begun.elapsed() < ON_ITS_WAY;
@@ -112,7 +114,7 @@ fn requests_that_come_soon_after_a_stop_are_answered() {
     assert!((0..TRIES).any(|_| stop_and_send().is_some()), "the machine is too busy for this test");
 }
 
-/// A connection that goes on, with what has been sent on it so far.
+/// A connection that stays open, with what was sent on it so far.
 enum Client {
     /// Nothing, or answered requests.
     Silent(TcpStream),
@@ -123,7 +125,9 @@ enum Client {
 
 #[test]
 fn connections_between_two_requests_go_on_through_reloads_and_upgrades() {
-    let configuration = |number| format!("[spool]\nflush_interval_ms = {}\n", 1 + number % 2);
+    // The head of a request may take as long as a machine is slow.
+    let configuration =
+        |number| format!("hello_timeout_seconds = 600\n[spool]\nflush_interval_ms = {}\n", 1 + number);
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}", "http+unix://{dir}/socket"]);
     let setup = setup.with(&["--workers", "2"]).config(&configuration(0));
     let mut server = Lineage::start(&setup);
@@ -144,7 +148,11 @@ fn connections_between_two_requests_go_on_through_reloads_and_upgrades() {
             }
         });
     }
-    clients.extend((0..2).map(|_| Client::Unix(UnixStream::connect(&socket).expect("it listens"))));
+    for _ in 0..2 {
+        let client = UnixStream::connect(&socket).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        clients.push(Client::Unix(client));
+    }
     for round in 1..=4 {
         server.wait_status("all are accepted", |status| {
             let workers = status["workers"].as_array().expect("workers");
@@ -184,4 +192,52 @@ fn connections_between_two_requests_go_on_through_reloads_and_upgrades() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     let written = String::from_utf8(setup.written()).expect("as it was sent");
     assert_eq!(written.matches("message").count(), CLIENTS / 2 + 4 * (CLIENTS + 2));
+}
+
+/// Also if its listener gets or loses TLS.
+#[test]
+fn a_connection_stays_what_it_is() {
+    let (mut setup, authority) = client::setup(&[]);
+    // The last one is the admin's.
+    setup.ports = free_ports(2);
+    let setup = setup.with(&["--workers", "1", "--config", "{dir}/bbq.toml"]);
+    let configure = |number: u32, options: &str| {
+        let listener = setup.fill(&format!("http+tcp://127.0.0.1:{{0}}{options}"));
+        let text = format!(
+            "listen = [{listener:?}]\nhello_timeout_seconds = 600\n[spool]\nflush_interval_ms = {number}\n"
+        );
+        fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
+    };
+    let with_tls = format!("?{}", client::TLS);
+    configure(1, "");
+    let server = Lineage::start(&setup);
+    let wait_connected = |connections: u64| {
+        server.wait_status("all are accepted", |status| status["workers"][0]["connections"] == connections);
+    };
+    let mut plain = connect(&setup);
+    plain.write_all(request("plain").as_bytes()).expect("it reads");
+    assert_answered(&plain, "the first request");
+    configure(2, &with_tls);
+    server.reload();
+    plain.write_all(request("plain").as_bytes()).expect("it reads");
+    assert_answered(&plain, "a plain connection");
+    let secret = client::Client::new(&authority);
+    let silent = connect(&setup);
+    wait_connected(2);
+    configure(3, &with_tls);
+    server.reload();
+    let mut secret = secret.over(silent).expect("TLS");
+    secret.write_all(request("secret").as_bytes()).expect("it reads");
+    assert_answered(&mut secret, "a connection whose handshake came after a reload");
+    let silent = connect(&setup);
+    wait_connected(3);
+    configure(4, "");
+    server.reload();
+    assert_eq!((&silent).read(&mut [0]).expect("the end"), 0, "its client waits for a handshake");
+    plain.write_all(request("plain").as_bytes()).expect("it reads");
+    assert_answered(&plain, "a plain connection");
+    drop((plain, secret));
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let written = String::from_utf8(setup.written()).expect("as it was sent");
+    assert_eq!((written.matches("plain").count(), written.matches("secret").count()), (3, 1));
 }

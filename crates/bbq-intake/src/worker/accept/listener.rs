@@ -14,7 +14,6 @@ use tracing::warn;
 
 use crate::worker::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
 use crate::worker::connections::idle::EVICTIONS_MAX;
-use crate::worker::http;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
 
@@ -59,9 +58,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
             },
         }
     }
-    if http::serves(intake.listeners[listener_index].spec.protocol)
-        && !intake.stopping.is_kept(listener_index)
-    {
+    if intake.listeners[listener_index].spec.protocol.is_http() && !intake.stopping.is_kept(listener_index) {
         serve_grace(&intake, &idle, begin, &mut listener).await;
     }
     // No other worker can take connections that were handed to this worker. The queue of a kept listener is left alone.
@@ -73,7 +70,8 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
     finish(&intake, &idle, begin, &mut listener, remaining).await;
 }
 
-/// Goes on accepting while clients who are connected may send a request that is on its way: who connects now is answered, too.
+/// Accepts during the grace of a stop, while others are connected, so that clients that connect now get a response. At the limit of
+/// connections it ends: what is queued then waits for others to close (`finish`).
 async fn serve_grace(
     intake: &Rc<Intake>,
     idle: &IdleConnections,
@@ -82,16 +80,22 @@ async fn serve_grace(
 ) {
     finish(intake, idle, begin, listener, RemainingAccepts::Queued).await;
     let Some(end) = intake.stopping.grace_end() else { return };
-    while Instant::now() < end
+    let mut accepts = 0;
+    while accepts < ACCEPTS_AT_STOP_MAX
+        && Instant::now() < end
         && !intake.connections.open_http.is_empty()
         && !intake.connections.budget.is_used_up()
     {
         tokio::select! {
             biased;
             () = sleep_until(end.min(Instant::now() + GRACE_INTERVAL)) => {}
-            turn = turn(intake, idle, begin, listener) => if turn.is_err() {
+            turn = turn(intake, idle, begin, listener) => match turn {
+                Ok(outcome) => {
+                    accepts += outcome.accepted;
+                    report_starved(intake, idle.connections.listener_index(), outcome.state);
+                }
                 // The listener closes anyway; `finish` meets the same error.
-                return;
+                Err(_) => return,
             },
         }
     }
@@ -149,7 +153,7 @@ async fn finish(
         return;
     }
     while accepts < ACCEPTS_AT_STOP_MAX {
-        // This wait is short: the open connections are told of the stop, too, and end soon.
+        // This wait is short: the open connections are told of the stop, too, and end soon; those of HTTP after their grace.
         intake.connections.budget.wait_closed().await;
         let claimed = intake.connections.budget.claim(ACCEPTS_PER_BATCH_MAX);
         let mut unused = claimed;

@@ -1,5 +1,7 @@
 //! An HTTP connection. The first bytes tell HTTP/1.1 from HTTP/2, with and without TLS.
 //!
+//! When the server pauses, a plain connection of HTTP/1.1 moves to the next worker between two requests, and in the head of one.
+//!
 //! Invariant: what an HTTP/2 client can make the server hold is bounded by the limits below and by those of bodies.
 
 use std::convert::Infallible;
@@ -13,14 +15,13 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bbq_listen::FIRST_BYTE_GRACE_DEFAULT;
 use bbq_tls::ServedTls;
 use bbq_wire::Peer;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -89,28 +90,52 @@ struct Serving {
     accepted_in_stop: Option<Instant>,
 }
 
-/// A connection that the next worker goes on with, and what was read of it and is not served.
-type Moved = Option<(OwnedFd, Vec<u8>)>;
+/// A connection that the next worker goes on with.
+struct Moved {
+    socket: OwnedFd,
+    /// What was read of it and is not served.
+    held: Vec<u8>,
+    /// As in [`Unfinished::Request`].
+    expects_tls: bool,
+}
+
+/// What is to be served.
+enum Arrived {
+    /// Just accepted.
+    New(OwnedFd),
+    /// Another worker served it before.
+    Moved(Moved),
+}
 
 impl Serving {
     /// Completes when the server ends the connection, and returns whether it can move to the next worker.
-    ///
-    /// A request may be on its way, so the connection stays open for a grace. If another worker goes on with the listener, a client that
-    /// was answered before connects to that.
     async fn end(&self, moves: bool) -> bool {
         let stopping = &self.source.intake.stopping;
         stopping.wait().await;
-        let is_kept = stopping.is_kept(self.source.listener_index);
-        if is_kept && moves {
+        if moves && stopping.is_kept(self.source.listener_index) {
             return true;
         }
-        let end = self.accepted_in_stop.map(|accepted| accepted + FIRST_BYTE_GRACE_DEFAULT);
-        if let Some(end) = end.or_else(|| stopping.grace_end())
-            && !(is_kept && self.activity.has_had_request())
-        {
+        self.grace().await;
+        false
+    }
+
+    /// The same of HTTP/2. Behind a GOAWAY, requests that are on their way are answered (RFC 9113, 6.8), and with the next the client
+    /// connects again. A client that has sent none may take that for a failure.
+    async fn end_of_http2(&self) {
+        let stopping = &self.source.intake.stopping;
+        stopping.wait().await;
+        if !(self.activity.has_had_request() && stopping.is_kept(self.source.listener_index)) {
+            self.grace().await;
+        }
+    }
+
+    /// The time for a request that is on its way when the stop begins.
+    async fn grace(&self) {
+        let stopping = &self.source.intake.stopping;
+        let of_accepted = self.accepted_in_stop.and_then(|accepted| stopping.grace_end_of(accepted));
+        if let Some(end) = of_accepted.or_else(|| stopping.grace_end()) {
             sleep_until(end).await;
         }
-        false
     }
 }
 
@@ -118,30 +143,24 @@ impl Serving {
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let Arrival { intake, listener_index, accepted, peer, address, .. } = arrival;
     let open = intake.connections.open.add(accepted.open, address);
-    spawn(intake, (listener_index, peer), open, accepted.stream, None);
+    spawn(intake, (listener_index, peer), open, Arrived::New(accepted.stream));
     ArrivalOutcome::Open
 }
 
 /// Goes on with a connection that another worker served before.
 pub(crate) fn resume(
     intake: &Rc<Intake>,
-    listener_index: usize,
-    (stream, held): (Stream, Vec<u8>),
-    peer: Peer,
+    place: (usize, Peer),
+    stream: Stream,
+    (held, expects_tls): (Vec<u8>, bool),
     address: Option<Box<AddressShare>>,
 ) {
     let open = intake.connections.open.add(None, address);
-    spawn(intake, (listener_index, peer), open, stream.into_parts().0, Some(held));
+    let moved = Moved { socket: stream.into_parts().0, held, expects_tls };
+    spawn(intake, place, open, Arrived::Moved(moved));
 }
 
-/// `held` is what was read before, of a connection that moved here.
-fn spawn(
-    intake: &Rc<Intake>,
-    (listener_index, peer): (usize, Peer),
-    open: OpenConnection,
-    stream: OwnedFd,
-    held: Option<Vec<u8>>,
-) {
+fn spawn(intake: &Rc<Intake>, (listener_index, peer): (usize, Peer), open: OpenConnection, arrived: Arrived) {
     let source = Source { intake: Rc::clone(intake), listener_index, peer, overhead: Overhead::new() };
     let registered = Registered::new(&intake.connections.open_http, &intake.view, (listener_index, peer));
     let serving = Serving {
@@ -155,45 +174,58 @@ fn spawn(
         let served = tokio::select! {
             biased;
             () = registered.activity.evicted() => Ok(None),
-            served = serve_any(serving, stream, held) => served,
+            served = serve_any(serving, arrived) => served,
         };
         intake.view.active_sessions.remove();
         match served {
             Ok(None) => {}
-            Ok(Some((socket, held))) => intake.connections.paused.borrow_mut().push(PausedConnection {
-                worker: intake.worker,
-                listener_index,
-                stream: Stream::plain(socket),
-                unfinished: Unfinished::Request(held),
-                peer,
-                // Its address keeps its share: other workers may accept until they, too, have heard of the pause.
-                address: open.into_parts().0.into_address(),
-            }),
+            Ok(Some(Moved { socket, held, expects_tls })) => {
+                intake.connections.paused.borrow_mut().push(PausedConnection {
+                    worker: intake.worker,
+                    listener_index,
+                    stream: Stream::plain(socket),
+                    unfinished: Unfinished::Request { held, expects_tls },
+                    peer,
+                    // Its address keeps its share: other workers may accept until they, too, have heard of the pause.
+                    address: open.into_parts().0.into_address(),
+                })
+            }
             Err(error) => intake.listeners[listener_index].report_closed(&error),
         }
     });
 }
 
-async fn serve_any(serving: Serving, stream: OwnedFd, held: Option<Vec<u8>>) -> io::Result<Moved> {
+/// Returns the connection if the next worker goes on with it.
+async fn serve_any(serving: Serving, arrived: Arrived) -> io::Result<Option<Moved>> {
     let listener = serving.source.listener();
+    let (socket, held, expects_tls) = match arrived {
+        Arrived::New(socket) => (socket, None, listener.tls.is_some()),
+        Arrived::Moved(Moved { socket, held, expects_tls }) => (socket, Some(held), expects_tls),
+    };
     if listener.spec.address.transport().is_unix() {
-        let stream = UnixStream::from(stream);
+        let stream = UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         return serve(serving, tokio::net::UnixStream::from_std(stream)?, held).await;
     }
-    let stream = TcpStream::from(stream);
+    let stream = TcpStream::from(socket);
     stream.set_nonblocking(true)?;
     // Responses are small. Without this, the kernel holds a response back until the previous one is acknowledged (RFC 896).
     stream.set_nodelay(true)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
     match listener.tls.clone() {
-        None => serve(serving, stream, held).await,
-        Some(served) => serve_tls(serving, stream, &served).await,
+        Some(served) if expects_tls => serve_tls(serving, stream, &served).await,
+        // The listener has no TLS any more.
+        None if expects_tls => Ok(None),
+        _ => serve(serving, stream, held).await,
     }
 }
 
 /// Does the TLS handshake and serves the connection. The handshake may take as long as the head of a request.
-async fn serve_tls(serving: Serving, stream: tokio::net::TcpStream, served: &ServedTls) -> io::Result<Moved> {
+async fn serve_tls(
+    serving: Serving,
+    stream: tokio::net::TcpStream,
+    served: &ServedTls,
+) -> io::Result<Option<Moved>> {
     let seconds = serving.source.intake.buffers.limits.hello_timeout_seconds;
     let mut late = pin!(sleep(Duration::from_secs(seconds.into())));
     let mut first = [0];
@@ -202,7 +234,7 @@ async fn serve_tls(serving: Serving, stream: tokio::net::TcpStream, served: &Ser
         peeked = stream.peek(&mut first) => peeked.map_err(|error| reason_of_error(&error)),
         () = &mut late => Err(reason_of_late(seconds)),
         moves = serving.end(true) => return match moves {
-            true => stream.into_socket().map(|socket| Some((socket, Vec::new()))),
+            true => Ok(Some(Moved { socket: stream.into_socket()?, held: Vec::new(), expects_tls: true })),
             false => Ok(None),
         },
     };
@@ -233,10 +265,9 @@ async fn serve_tls(serving: Serving, stream: tokio::net::TcpStream, served: &Ser
     Ok(None)
 }
 
-async fn serve<S: Socket>(serving: Serving, stream: S, held: Option<Vec<u8>>) -> io::Result<Moved> {
+async fn serve<S: Socket>(serving: Serving, stream: S, held: Option<Vec<u8>>) -> io::Result<Option<Moved>> {
     let Serving { source, activity, .. } = &serving;
-    let intake = &source.intake;
-    let patience = Duration::from_secs(intake.buffers.limits.hello_timeout_seconds.into());
+    let patience = Duration::from_secs(source.intake.buffers.limits.hello_timeout_seconds.into());
     // A connection that moved here may be between two requests.
     let first_patience = if held.is_some() { IDLE_HTTP1_MAX } else { patience };
     let mut stream = Prefixed::new(stream, held.unwrap_or_default());
@@ -248,42 +279,56 @@ async fn serve<S: Socket>(serving: Serving, stream: S, held: Option<Vec<u8>>) ->
             Ok(Err(_)) | Err(_) => return Ok(None),
         },
         moves = serving.end(S::MOVES) => return match moves {
-            true => stream.into_socket(&[]).map(Some),
+            true => moved(stream, &[]),
             false => Ok(None),
         },
     };
-    let service = {
-        let shared = Rc::new((Rc::clone(source), Rc::clone(activity)));
-        service_fn(move |request| {
-            let shared = Rc::clone(&shared);
-            async move {
-                let (source, activity) = &*shared;
-                let _open = activity.request();
-                let mut response = source.respond(request, activity).await;
-                activity.note_response(response.status());
-                if !is_http2 {
-                    let (name, value) = if source.intake.stopping.has_begun() { CLOSE } else { KEEP_ALIVE };
-                    response.headers_mut().insert(name, value);
-                }
-                source.overhead.add_answered();
-                Ok::<_, Infallible>(response)
+    let shared = Rc::new((Rc::clone(source), Rc::clone(activity)));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let shared = Rc::clone(&shared);
+        async move {
+            let (source, activity) = &*shared;
+            let _open = activity.request();
+            let version = request.version();
+            let mut response = source.respond(request, activity).await;
+            activity.note_response(response.status());
+            let is_last = source.intake.stopping.has_begun();
+            if !is_http2 {
+                let (name, value) = if is_last { CLOSE } else { KEEP_ALIVE };
+                response.headers_mut().insert(name, value);
             }
-        })
-    };
+            if is_last && version == Version::HTTP_10 {
+                // To a response of HTTP/1.1, hyper would add `Connection: keep-alive` for this client.
+                *response.version_mut() = version;
+            }
+            source.overhead.add_answered();
+            Ok::<_, Infallible>(response)
+        }
+    });
     if !is_http2 {
         return serve_http1(stream, service, &serving).await;
     }
+    serve_http2(stream, service, &serving).await;
+    Ok(None)
+}
+
+async fn serve_http2<S, R>(mut stream: Prefixed<S>, service: R, serving: &Serving)
+where
+    S: Socket,
+    R: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible> + 'static,
+    R::Future: 'static,
+{
+    let Serving { source, activity, .. } = serving;
+    let intake = &source.intake;
+    let limits = &intake.buffers.limits;
     match source.listener().admit(source.peer) {
         NewConnection::Served => {}
         NewConnection::ServedWarily => source.overhead.limit(),
-        NewConnection::TurnedAway => {
-            intake.connections.turned_away.hold(&intake.stopping).await;
-            return Ok(None);
-        }
+        NewConnection::TurnedAway => return intake.connections.turned_away.hold(&intake.stopping).await,
     }
     stream.pace(Pace::new(Rc::clone(source)));
-    let is_small = intake.buffers.limits.has_little_memory;
-    let window = |bytes: u32| if is_small { WINDOW_SMALL_BYTES } else { bytes };
+    let window = |bytes: u32| if limits.has_little_memory { WINDOW_SMALL_BYTES } else { bytes };
+    let patience = Duration::from_secs(limits.hello_timeout_seconds.into());
     let connection = http2::Builder::new(OnWorker)
         .timer(TokioTimer::new())
         // Ends connections whose client is gone.
@@ -301,20 +346,20 @@ async fn serve<S: Socket>(serving: Serving, stream: S, held: Option<Vec<u8>>) ->
     // An error concerns this client only, which sends unanswered requests again.
     let patience = tokio::select! {
         biased;
-        done = &mut connection => {
-            source.end(done.is_err());
-            return Ok(None);
-        }
-        _ = serving.end(false) => None,
+        done = &mut connection => return source.end(done.is_err()),
+        () = serving.end_of_http2() => None,
         () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
     };
     // Answers the requests that have begun.
     connection.as_mut().graceful_shutdown();
     finish(connection, patience).await;
-    Ok(None)
 }
 
-async fn serve_http1<S, R>(mut stream: Prefixed<S>, service: R, serving: &Serving) -> io::Result<Moved>
+async fn serve_http1<S, R>(
+    mut stream: Prefixed<S>,
+    service: R,
+    serving: &Serving,
+) -> io::Result<Option<Moved>>
 where
     S: Socket,
     R: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible> + Unpin,
@@ -340,18 +385,30 @@ where
         () = activity.late_head(patience) => return Ok(None),
         () = activity.idle_for(IDLE_HTTP1_MAX) => (Some(END_PATIENCE), false),
     };
-    if moves && activity.is_between_requests() {
-        // Of a first request, hyper has read a part of the head at most, and has it still.
-        let is_free = !activity.has_had_request() || is_let_go(&mut connection, activity).await;
+    if moves {
+        // hyper has read a part of the head of a first request at most, and holds it still.
+        let is_free = activity.is_between_requests()
+            && (!activity.has_had_request() || is_let_go(&mut connection, activity).await);
         if is_free {
             let parts = connection.into_parts();
-            return parts.io.into_inner().into_socket(&parts.read_buf).map(Some);
+            return moved(parts.io.into_inner(), &parts.read_buf);
+        }
+        tokio::select! {
+            biased;
+            _done = &mut connection => return Ok(None),
+            () = serving.grace() => {}
         }
     }
     // Answers the request that has begun.
     Pin::new(&mut connection).graceful_shutdown();
     finish(connection, patience).await;
     Ok(None)
+}
+
+/// Takes a connection out of this worker, with what its reader gives back.
+fn moved(stream: Prefixed<impl Socket>, held: &[u8]) -> io::Result<Option<Moved>> {
+    let (socket, held) = stream.into_socket(held)?;
+    Ok(Some(Moved { socket, held, expects_tls: false }))
 }
 
 /// Whether hyper ends a connection at once, without shutting it down: it does so between two requests.

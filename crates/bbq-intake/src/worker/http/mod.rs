@@ -2,7 +2,7 @@
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
-//! how long a connection lives (`connection`, `open`, `prefixed`), and what it may cost (`overhead`, `pace`, `turned_away`). gRPC
+//! how long a connection lives, and how it moves to the next worker (`connection`, `open`, `prefixed`, `socket`), and what it may cost (`overhead`, `pace`, `turned_away`). gRPC
 //! (`grpc`) is HTTP/2 with a frame around one message and a status after it.
 
 mod authorization;
@@ -37,10 +37,3 @@ pub(crate) use grpc::fuzzed_prefix;
 pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;
 pub(crate) use turned_away::TurnedAway;
-
-use crate::listen::protocol::{HTTP, OTLP, Protocol};
-
-/// Whether connections of a protocol are served here.
-pub(crate) fn serves(protocol: &Protocol) -> bool {
-    [&HTTP, &OTLP].contains(&protocol)
-}

@@ -46,7 +46,7 @@ pub(super) enum Handed {
     },
 }
 
-/// An open connection, with its unfinished message if there is one.
+/// An open connection, with the unfinished message or request if there is one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// The listener, as in [`Prepared`].
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     pub(super) worker: usize,
     /// The peer as bbq-wire encodes it, in base64.
     pub(super) peer: String,
-    /// Base64; this and the rest as in `bbq_wire::framing::Suspended`.
+    /// Base64; this and the rest as in `bbq_wire::framing::Suspended`, or as `bbq_intake::Unfinished` puts a request there.
     pub(super) held: String,
     pub(super) lost: u64,
     pub(super) last: u8,
