@@ -57,26 +57,6 @@ fn clients(setup: &Setup) -> Vec<TcpStream> {
     clients
 }
 
-#[test]
-fn requests_that_come_with_a_stop_are_answered() {
-    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}?distribution=reuseport"]).with(&["--workers", "2"]);
-    let server = setup.start();
-    let mut clients = clients(&setup);
-    // The signal and the requests come while the server stands still.
-    server.freeze();
-    server.signal(libc::SIGTERM);
-    for client in &mut clients {
-        client.write_all(request("late").as_bytes()).expect("the kernel takes it");
-    }
-    server.signal(libc::SIGCONT);
-    for client in &clients {
-        assert_answered(client, "a late request");
-    }
-    assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    let written = String::from_utf8(setup.written()).expect("as it was sent");
-    assert_eq!(written.matches("late").count(), CLIENTS);
-}
-
 /// Connects, stops the server, connects once more, and sends all requests; `None` if that took too long.
 fn stop_and_send() -> Option<()> {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}?distribution=reuseport"]).with(&["--workers", "2"]);
