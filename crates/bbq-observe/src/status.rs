@@ -163,9 +163,15 @@ impl Finding {
     /// As a line of the lists `problems`, `notices` and `warnings`.
     #[must_use]
     pub fn line(&self) -> String {
+        self.line_with("")
+    }
+
+    /// The same, with words right behind what is wrong, such as since when.
+    #[must_use]
+    pub fn line_with(&self, words: &str) -> String {
         let effect = if self.effect.is_empty() { String::new() } else { format!("; {}", self.effect) };
         let remedy = if self.remedy.is_empty() { String::new() } else { format!(": {}", self.remedy) };
-        format!("{}{effect}{remedy}", self.text)
+        format!("{}{words}{effect}{remedy}", self.text)
     }
 
     fn of_line(level: Level, line: &str) -> Finding {

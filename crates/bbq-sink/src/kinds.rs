@@ -24,7 +24,8 @@ pub struct Kinds {
 }
 
 /// Words of destinations that have another form here.
-const OTHER_WORDS: [(&str, &str); 10] = [
+const OTHER_WORDS: [(&str, &str); 18] = [
+    ("elastic", "http://HOST:9200/INDEX/_bulk?preset=elasticsearch"),
     ("elasticsearch", "http://HOST:9200/INDEX/_bulk?preset=elasticsearch"),
     ("opensearch", "http://HOST:9200/INDEX/_bulk?preset=elasticsearch"),
     ("clickhouse", "http://HOST:8123/?preset=clickhouse"),
@@ -33,7 +34,14 @@ const OTHER_WORDS: [(&str, &str); 10] = [
     ("otlp", "otlp+http://HOST:4318 or otlp+grpc://HOST:4317"),
     ("grpc", "otlp+grpc://HOST:4317"),
     ("tcp", "bbq://HOST:7700, for another bbq"),
+    ("udp", "bbq://HOST:7700, for another bbq"),
+    ("tls", "bbq+tls://HOST:7701, for another bbq"),
+    ("syslog", "bbq://HOST:7700, for another bbq; bbq sends no syslog"),
+    ("gcs", "gs://BUCKET/PREFIX"),
+    ("google", "gs://BUCKET/PREFIX"),
     ("stderr", "file:/dev/stderr"),
+    ("console", "stdout:"),
+    ("-", "stdout:"),
     ("jetstream", "nats://HOST:4222/SUBJECT?stream=NAME"),
 ];
 
@@ -84,13 +92,15 @@ impl Kinds {
         if let Some(near) = nearest(word, &words) {
             let argument =
                 self.present.iter().find(|kind| kind.word == near).map_or("", |kind| kind.argument);
-            return format!("{text:?} is not a sink; did you mean {near}:{argument}?");
+            return format!("{text:?} is not a sink; did you mean \"{near}:{argument}\"?");
         }
-        let forms: Vec<String> =
-            self.present.iter().map(|kind| format!("{}:{}", kind.word, kind.argument)).collect();
+        if !text.contains(':') {
+            return format!("{text:?} is not a sink; to write to a file of this name, write file:{text}");
+        }
         format!(
-            "{text:?} is not a sink; write one of {}; `bbq config explain sink` explains each",
-            forms.join(", ")
+            "{text:?} is not a sink; write KIND:DESTINATION, such as file:PATH or bbq://HOST:7700; kinds: {}; \
+             `bbq config explain sink.KIND` explains each",
+            words.join(", ")
         )
     }
 }

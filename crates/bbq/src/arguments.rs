@@ -166,7 +166,7 @@ pub(crate) struct InitArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = spec_help::short(), after_long_help = spec_help::long())]
+#[command(after_help = spec_help::short())]
 pub(crate) struct ServeArguments {
     /// Configuration file in TOML [env: BBQ_CONFIG]; its keys have the names of these options, which override them. Each key also has
     /// an environment variable, which overrides the file: spool.bytes_max has BBQ_SPOOL_BYTES_MAX

@@ -13,6 +13,7 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::arguments::{Arguments, CompletionsArguments, ManArguments, ManualArguments};
 use crate::outcome::{Outcome, misuse};
+use crate::spec_help;
 
 pub(crate) fn complete(arguments: &CompletionsArguments) -> anyhow::Result<Outcome> {
     // In memory first: a closed pipe is an error of this command, and would be a panic of the generator.
@@ -83,6 +84,9 @@ fn page_of(command: &Command) -> Man {
 
 fn write_page(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     page_of(command).render(out)?;
+    if command.get_name() == "serve" {
+        return write_notes(&spec_help::long(), out);
+    }
     match command.get_after_long_help().or_else(|| command.get_after_help()) {
         Some(notes) => write_notes(&notes.to_string(), out),
         None => Ok(()),

@@ -185,8 +185,8 @@ pub(crate) fn nobody_at(admin: SocketAddr, why: &str) -> String {
     // The number behind it helps nobody who reads this.
     let why = why.split(" (os error").next().unwrap_or(why);
     format!(
-        "no server listens at {admin} ({why}); start one with `bbq serve`, or give the address of another one with --admin ADDR: \
-         its log has it as admin="
+        "no server listens at {admin} ({why}); start one with `bbq serve`, or name another with --admin HOST:PORT, \
+         which its log shows as admin="
     )
 }
 

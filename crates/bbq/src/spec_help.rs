@@ -1,4 +1,4 @@
-//! The help on SPECs in `bbq serve --help`, made from the lists that the server uses to read SPECs.
+//! The help on SPECs in `bbq serve --help` and in its manual, made from the lists that the server uses to read SPECs.
 
 use std::fmt::Write as _;
 
@@ -12,26 +12,28 @@ Examples:
   bbq serve --sink 'file:/var/log/all.log?format=json&rotate=daily'
   bbq config default > bbq.toml && bbq serve --config bbq.toml";
 
-/// The syntax, and the names of the keys.
+/// The syntax.
 pub(crate) fn short() -> String {
-    help(|keys| {
-        format!("      keys: {}\n", keys.iter().flat_map(|key| key.words()).collect::<Vec<_>>().join(" "))
-    })
+    const KEYS: &str =
+        "Keys: `bbq config explain listen`, and of a sink such as file: `bbq config explain sink.file`\n";
+    help(|_| String::new(), KEYS)
 }
 
-/// The syntax, and the meaning of each key.
+/// The syntax, and the meaning of each key: for the manual.
 pub(crate) fn long() -> String {
-    help(|keys| {
+    let meanings = |keys: &[&SpecOption]| -> String {
         let line = |option: &&SpecOption| {
             let SpecOption { values, default, meaning, .. } = option;
             let words = option.words().join(" or ");
             format!("      {words}: {values} [default: {default}]\n          {meaning}\n")
         };
         keys.iter().map(line).collect()
-    })
+    };
+    help(meanings, "")
 }
 
-fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
+/// `keys` tells those of listeners and of each sink; `notes` stand behind all.
+fn help(keys: impl Fn(&[&SpecOption]) -> String, notes: &str) -> String {
     let mut text = String::from(
         "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  TRANSPORT: tcp, udp, unix, unixgram\n  PROTOCOL:\n",
     );
@@ -49,5 +51,5 @@ fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
         let _infallible = writeln!(text, "  {}:{} {}", kind.word, kind.argument, kind.summary);
         push(&mut text, &mut kind.each_option());
     }
-    text + "\n" + EXAMPLES
+    text + notes + "\n" + EXAMPLES
 }

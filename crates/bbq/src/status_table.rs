@@ -3,12 +3,18 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bbq_server::status::{Dropped, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
+use bbq_server::status::{Dropped, Finding, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
 use bbq_spool::ShownBytes;
 
 use crate::safe_text::safe;
 use crate::shown_duration::duration;
 use crate::time_left::time_left;
+
+/// For how long it has lasted; nothing in its first second.
+pub(crate) fn since(finding: &Finding) -> Option<String> {
+    let seconds = finding.since_seconds.filter(|seconds| *seconds > 0)?;
+    Some(format!(" (for {})", duration(Duration::from_secs(seconds))))
+}
 
 /// Of each listener, every socket or their sums.
 pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -20,9 +26,8 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
             Level::Notice => "notice",
             Level::Warning => "warning",
         };
-        let since =
-            finding.since_seconds.map(|seconds| format!(" (for {})", duration(Duration::from_secs(seconds))));
-        writeln!(out, "  {level}: {}{}", safe(&finding.line(), false), since.unwrap_or_default())?;
+        let since = since(&finding).unwrap_or_default();
+        writeln!(out, "  {level}: {}", safe(&finding.line_with(&since), false))?;
     }
     let ledger = &status.ledger;
     // Each sink's own numbers are in its section.

@@ -1,11 +1,12 @@
 //! `bbq status --watch`: a line at each interval, with what came since the last one.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use bbq_server::config::Secret;
-use bbq_server::status::Status;
+use bbq_server::status::{Finding, Level, Status};
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -43,7 +44,7 @@ pub(crate) fn run(
     runtime.block_on(async {
         let mut due = interval(Duration::from_secs_f64(seconds));
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut last, mut lines) = (None, 0);
+        let (mut last, mut lines, mut told) = (None, 0, BTreeSet::new());
         loop {
             due.tick().await;
             let answer = ask(admin, token, || {}).await?;
@@ -56,9 +57,10 @@ pub(crate) fn run(
                 if let Some(last) = last.replace(counts) {
                     if lines % LINES_OF_HEAD == 0 {
                         write_head(&mut out)?;
+                        told.clear();
                     }
                     lines += 1;
-                    write_line(&status, last, counts, &mut out)?;
+                    write_line(&status, last, counts, &mut told, &mut out)?;
                 }
             }
             out.flush()?;
@@ -83,16 +85,41 @@ fn write_head(out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-fn write_line(status: &Status, last: Counts, now: Counts, out: &mut dyn Write) -> io::Result<()> {
+/// Those that were told since the head, by name and subject: their texts have numbers that change.
+type Told = BTreeSet<(String, String)>;
+
+/// The problems, each in full where it begins and in the first line behind a head.
+fn problems(status: &Status, told: &mut Told) -> String {
+    let problems: Vec<Finding> =
+        status.findings().into_iter().filter(|finding| finding.level == Level::Problem).collect();
+    // An older server does not name them.
+    let key = |finding: &Finding| match finding.name.as_str() {
+        "" => (finding.text.clone(), String::new()),
+        name => (name.to_owned(), finding.subject.clone()),
+    };
+    let new: Vec<&Finding> = problems.iter().filter(|finding| !told.contains(&key(finding))).collect();
+    let text = match (new.as_slice(), problems.len()) {
+        ([], 0) => "none".to_owned(),
+        ([], count) => format!("{count} as above"),
+        ([first, ..], 1) => first.line(),
+        ([first, ..], count) => format!("{}; and {} more", first.line(), count - 1),
+    };
+    *told = problems.iter().map(key).collect();
+    text
+}
+
+fn write_line(
+    status: &Status,
+    last: Counts,
+    now: Counts,
+    told: &mut Told,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let seconds = now.at.duration_since(last.at).as_secs_f64();
     // A server that was started again counts on from its disk, but may have taken something back.
     let rate = |now: u64, last: u64| (now.saturating_sub(last) as f64 / seconds).round();
     let connections: u64 = status.workers.iter().map(|worker| worker.connections).sum();
-    let problems = match status.problems.as_slice() {
-        [] => "none".to_owned(),
-        [only] => only.clone(),
-        [first, others @ ..] => format!("{first}; and {} more", others.len()),
-    };
+    let problems = problems(status, told);
     writeln!(
         out,
         "{:>12} {:>12} {:>12} {:>14} {connections:>12}  {problems}",
@@ -119,9 +146,17 @@ mod tests {
         let problems = ["the disk is full".to_owned(), "a".to_owned(), "b".to_owned()].into();
         let status = Status { ledger, problems, ..Status::default() };
         let now = Counts::of(&status, at + Duration::from_secs(2));
-        let mut line = Vec::new();
-        write_line(&status, last, now, &mut line).unwrap();
-        let line = String::from_utf8(line).unwrap();
+        let mut told = Told::new();
+        let mut line = |status: &Status| {
+            let mut line = Vec::new();
+            write_line(status, last, now, &mut told, &mut line).unwrap();
+            String::from_utf8(line).unwrap()
+        };
+        let first = line(&status);
+        assert!(line(&status).ends_with("  3 as above\n"));
+        let healed = Status { problems: Vec::new(), ..status.clone() };
+        assert!(line(&healed).ends_with("  none\n"));
+        let line = first;
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..5], ["250", "0", "20", "560", "0"]);
         assert!(line.ends_with("  the disk is full; and 2 more\n"), "{line}");

@@ -10,11 +10,16 @@ use crate::arguments::Arguments;
 
 /// Or the exit code: what is wrong is told then, or the help that was asked for is shown.
 pub(crate) fn arguments() -> Result<Arguments, ExitCode> {
-    Arguments::try_parse().map_err(|error| {
+    Arguments::try_parse().map_err(|mut error| {
+        let command = std::env::args_os().nth(1).unwrap_or_default();
+        let hint = hint(&error, &command.to_string_lossy());
+        if hint.is_some() {
+            // A word that only looks similar.
+            error.remove(ContextKind::SuggestedSubcommand);
+        }
         // A closed terminal changes nothing of the exit code.
         let _printed = error.print();
-        let command = std::env::args_os().nth(1).unwrap_or_default();
-        if let Some(hint) = hint(&error, &command.to_string_lossy()) {
+        if let Some(hint) = hint {
             let _printed = writeln!(std::io::stderr(), "\n  tip: {hint}");
         }
         u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -36,6 +41,9 @@ fn hint(error: &Error, command: &str) -> Option<&'static str> {
         },
         ErrorKind::UnknownArgument => {
             let argument = text(ContextKind::InvalidArg);
+            if command.starts_with("--") {
+                return Some("options come behind a command, such as `bbq serve --listen SPEC`");
+            }
             if argument.starts_with('-') || !argument.contains([':', '/']) {
                 return None;
             }
@@ -64,6 +72,7 @@ mod tests {
             (&["bbq", "status", "127.0.0.1:7790"], Some("--admin")),
             (&["bbq", "serve", "--lisen"], None),
             (&["bbq", "sevre"], None),
+            (&["bbq", "--listen", "lines+tcp://127.0.0.1:7701"], Some("behind a command")),
         ] {
             let Err(error) = Arguments::try_parse_from(line) else { panic!("{line:?} is taken") };
             let hint = hint(&error, line[1]);

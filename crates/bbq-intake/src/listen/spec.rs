@@ -111,9 +111,8 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: RATE_PER_ADDRESS,
         values: Values::Number(1..=10_000_000),
         default: "no limit",
-        meaning: "tcp and udp: messages per second from one address, over all its connections; those of one second may come in a burst, \
-                  and what comes in one read, batch or request is taken whole. Over the limit, connections wait, HTTP requests are \
-                  refused (429), and datagrams are dropped and counted (`over_rate`)",
+        meaning: "tcp and udp: messages per second from one address, over all its connections. Over the limit, connections wait, HTTP \
+                  requests get 429, and datagrams are dropped (`over_rate`)",
     },
     SpecOption {
         key: "receive_buffer_bytes",

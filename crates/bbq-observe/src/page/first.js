@@ -44,6 +44,7 @@ function textFor(protocol, transport, at, port) {
     case "syslog": return "logger --server " + named + " --port " + port + " --" + transport + " hello";
     case "http": return "curl --data hello http://" + at + ":" + port + "/";
     case "bbq": return "echo hello | bbq send --to bbq://" + at + ":" + port;
+    case "lines": return transport === "tcp" ? "bash -c 'echo hello > /dev/tcp/" + named + "/" + port + "'" : null;
     default: return null;
   }
 }

@@ -100,13 +100,13 @@ impl ServerBuilder {
         self.set("workers", workers.to_string())
     }
 
-    /// Adds a sink beside the handlers, by SPEC, such as `file:/var/log/all.log`. It gets every message, too.
+    /// Adds a sink beside the handlers, by SPEC, such as `file:/var/log/all.log`. It also gets every message.
     pub fn sink(mut self, spec: impl Into<String>) -> ServerBuilder {
         self.sinks.push(spec.into());
         self
     }
 
-    /// Sets a key of the configuration file, such as `spool.bytes_max` to `1GiB`, or `admin` to `127.0.0.1:7780`.
+    /// Sets a key of the configuration file, such as `spool.bytes_max` to `1GiB`, or `admin` to `127.0.0.1:7790`.
     pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> ServerBuilder {
         self.settings.push((key.into(), value.into()));
         self

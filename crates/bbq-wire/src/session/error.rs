@@ -7,7 +7,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum SessionError {
     /// The item does not begin as this protocol does: likely another protocol on this port.
-    #[error("not the bbq protocol: {}; an item begins with \"BBQC\" or \"BBQB\"", Found(*found))]
+    #[error("not the bbq protocol: {}", Found(*found))]
     Magic {
         /// The bytes that are there.
         found: [u8; 4],

@@ -151,7 +151,11 @@ impl Watch {
     /// Waits a moment for acknowledgements, and reports what became of the messages.
     fn end(&self, cause: &str, grace: Duration) {
         let lost = self.sender.counters().dropped.abandoned;
-        let _outcome = self.sender.close(grace);
+        let why = match self.sender.close(grace) {
+            Err(SendError::Timeout { last_problem: Some(problem), .. }) => format!("; {problem}"),
+            // What is left is told below.
+            Ok(_) | Err(_) => String::new(),
+        };
         self.bar.finish_and_clear();
         let Counters { accepted, acknowledged, queued, dropped, .. } = self.sender.counters();
         // Without a spool, closing gives up the messages that are left.
@@ -172,7 +176,7 @@ impl Watch {
         let (acknowledged, lines) =
             (messages(acknowledged), if accepted == 1 { "line was" } else { "lines were" });
         eprintln!(
-            "bbq: ended by {cause}: {acknowledged} acknowledged; {rest}; {accepted} {lines} taken from the input"
+            "bbq: ended by {cause}: {acknowledged} acknowledged; {rest}; {accepted} {lines} taken from the input{why}"
         );
     }
 }

@@ -1,13 +1,11 @@
 //! The findings in as many lines as there are: first a line of each, then what to do, then the rest of the texts.
 
-use std::time::Duration;
-
 use bbq_server::status::Finding;
 use ratatui::text::Line;
 
 use super::look::{Look, mark};
-use super::number::duration;
 use super::text::{cut, safe, wrap};
+use crate::status_table::since;
 
 /// In front of a line: the mark.
 const MARGIN: usize = 2;
@@ -28,10 +26,9 @@ pub(super) fn height(findings: &[Finding], width: usize) -> usize {
 fn wrapped(findings: &[Finding], width: usize) -> Vec<Wrapped<'_>> {
     let columns = width.saturating_sub(MARGIN);
     let of = |finding| {
-        let Finding { text, effect, remedy, since_seconds, .. }: &Finding = finding;
+        let Finding { text, effect, remedy, .. }: &Finding = finding;
         let effect = if effect.is_empty() { String::new() } else { format!("; {effect}") };
-        let since = since_seconds.map(|seconds| format!(" (for {})", duration(Duration::from_secs(seconds))));
-        let text = format!("{text}{effect}{}", since.unwrap_or_default());
+        let text = format!("{text}{}{effect}", since(finding).unwrap_or_default());
         let [text, remedy] = [&text, remedy].map(|text| wrap(&safe(text), columns));
         Wrapped { finding, text, remedy, shown: (0, 0) }
     };

@@ -33,6 +33,8 @@ fn command(listener: &ListenerStatus, host: &str) -> Option<String> {
         ("syslog", "tcp" | "udp") => {
             Some(format!("logger --server {named} --port {port} --{transport} hello"))
         }
+        // A shell's own way, as nc differs from system to system.
+        ("lines", "tcp") => Some(format!("bash -c 'echo hello > /dev/tcp/{named}/{port}'")),
         _ => None,
     }
 }
@@ -61,6 +63,8 @@ mod tests {
         assert!(shown.ends_with(" logger --server ::1 --port 514 --udp hello"), "{shown}");
         assert_eq!(of("bbq+tcp://0.0.0.0:7700?tls_cert=cert.pem", "tcp://0.0.0.0:7700"), None);
         assert_eq!(of("http+tcp://[::]:80?name=a&token_file=t", "tcp://[::]:80"), None);
-        assert_eq!(of("lines+tcp://127.0.0.1:7701", "tcp://127.0.0.1:7701"), None);
+        let shown = of("lines+tcp://127.0.0.1:7701", "tcp://127.0.0.1:7701").unwrap();
+        assert!(shown.ends_with(" bash -c 'echo hello > /dev/tcp/127.0.0.1/7701'"), "{shown}");
+        assert_eq!(of("whole+tcp://127.0.0.1:7701", "tcp://127.0.0.1:7701"), None);
     }
 }

@@ -412,6 +412,9 @@ fn each_command_explains_itself() {
         assert!(code == Some(0) && text.contains(says), "{arguments:?}: {text}");
     }
     assert_eq!(refused_start(&mut bbq(&["sent"])).0, Some(2));
+    // What each key means is told by `bbq config explain`.
+    let lines = refused_start(&mut bbq(&["serve", "--help"])).1.lines().count();
+    assert!(lines <= 120, "{lines}");
 }
 
 #[test]
