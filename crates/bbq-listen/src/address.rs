@@ -1,7 +1,9 @@
 //! Where a group listens: a transport and an address of it. `parse` reads it from text.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, Type};
@@ -61,9 +63,9 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A UDP port; the same holds for IPv6.
     Udp(SocketAddr),
-    /// The path of a unix stream socket.
+    /// The path of a unix stream socket, or an abstract name ([`abstract_name`](Self::abstract_name)).
     Unix(PathBuf),
-    /// The path of a unix datagram socket.
+    /// The same of a unix datagram socket.
     UnixDatagram(PathBuf),
 }
 
@@ -111,11 +113,22 @@ impl Address {
         self.is_wildcard_udp() || matches!(self, Self::UnixDatagram(_))
     }
 
-    /// The path; `None` for tcp and udp.
+    /// The abstract name of a unix socket, unix(7): it has no file, and so neither permissions nor an owner. Every process of this
+    /// network namespace may connect. The path of such an address has a zero byte in front of the name, and prints as `@name`.
+    pub fn abstract_name(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tcp(_) | Self::Udp(_) => None,
+            Self::Unix(path) | Self::UnixDatagram(path) => abstract_name(path),
+        }
+    }
+
+    /// The path of the file; `None` for tcp, udp and abstract names.
     pub(crate) fn unix_path(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) | Self::Udp(_) => None,
-            Self::Unix(path) | Self::UnixDatagram(path) => Some(path),
+            Self::Unix(path) | Self::UnixDatagram(path) => {
+                Some(path.as_path()).filter(|path| abstract_name(path).is_none())
+            }
         }
     }
 
@@ -130,9 +143,27 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp(address) | Self::Udp(address) => write!(f, "{}://{address}", self.transport()),
             Self::Unix(path) | Self::UnixDatagram(path) => {
-                write!(f, "{}://{}", self.transport(), path.display())
+                write!(f, "{}://{}", self.transport(), shown_path(path))
             }
         }
+    }
+}
+
+fn abstract_name(path: &Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(&[0])
+}
+
+/// The path in which [`Address`] has an abstract name.
+pub(crate) fn path_of_abstract(name: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec([&[0], name].concat()))
+}
+
+/// A path or an abstract name, as `Address` prints it. A file whose name begins with `@` is not mistaken for an abstract name.
+pub(crate) fn shown_path(path: &Path) -> String {
+    match abstract_name(path) {
+        Some(name) => format!("@{}", String::from_utf8_lossy(name)),
+        None if path.as_os_str().as_bytes().starts_with(b"@") => format!("./{}", path.display()),
+        None => path.display().to_string(),
     }
 }
 

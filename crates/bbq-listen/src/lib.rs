@@ -57,8 +57,8 @@
 //!
 //! # What it does for you
 //! - **An address has one owner.** [`Group::open`] refuses an address that another socket listens on, and names the holder. Plain
-//!   `SO_REUSEPORT` lets a second copy of a server join and silently take half of the traffic. A program that joins later cannot
-//!   be kept out; [`Group::foreign_members`] finds it.
+//!   `SO_REUSEPORT` lets a second copy of a server join and silently take half of the traffic. A program of the same user that
+//!   joins later gets nothing, and [`StallMonitor::on_foreign_member`] tells of it.
 //! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what is queued for a worker that is stalled
 //!   or absent, with every distribution.
 //! - **A stop loses no request.** A client that is connected may send a first request within a grace, and idle clients delay a stop no
@@ -137,6 +137,8 @@ pub use steering::pinned::{STEERING_PINS_DEFAULT, STEERING_PINS_MAX};
 pub use steering::setup::SteeringSetup;
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
+#[cfg(feature = "tokio")]
+pub use tokio::any_listener::{AnyStream, AsyncAnyListener};
 #[cfg(feature = "tokio")]
 pub use tokio::connection::AsyncConnection;
 #[cfg(feature = "tokio")]

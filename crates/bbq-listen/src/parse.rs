@@ -6,6 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::address::path_of_abstract;
 use crate::error::ListenError;
 use crate::{Address, Distribution, HandoffRule, Steering, Transport, UNIX_PATH_BYTES_MAX, WEIGHT_MAX};
 
@@ -24,8 +25,8 @@ impl Address {
     /// Reads `text` as an address of the transport called `word` (`tcp`, `udp`, `unix`, `unixgram`).
     ///
     /// For tcp and udp that is `HOST:PORT`, with IPv6 in brackets: `127.0.0.1:7701`, `[::1]:7701`, `localhost:7701`. A host name
-    /// means its first IPv4 address, or its first address if it has no IPv4 one. For unix and unixgram it is a path; abstract
-    /// names (`@name`) are not supported.
+    /// means its first IPv4 address, or its first address if it has no IPv4 one. For unix and unixgram it is a path. Only
+    /// `FromStr` reads abstract names (`unix://@name`).
     pub fn parse(word: &str, text: &str) -> Result<Self, ListenError> {
         let transport: Transport = word.parse()?;
         match transport {
@@ -44,7 +45,14 @@ impl FromStr for Address {
         let Some((word, rest)) = text.split_once("://") else {
             return Err(ListenError::MissingTransport { text: text.to_owned() });
         };
-        Self::parse(word, rest)
+        let name = rest.strip_prefix('@');
+        match (word.parse()?, name) {
+            (transport @ Transport::Unix, Some(name)) => abstract_path(transport, name).map(Self::Unix),
+            (transport @ Transport::UnixDatagram, Some(name)) => {
+                abstract_path(transport, name).map(Self::UnixDatagram)
+            }
+            _ => Self::parse(word, rest),
+        }
     }
 }
 
@@ -91,6 +99,12 @@ fn path(transport: Transport, text: &str) -> Result<PathBuf, ListenError> {
         return Err(refuse("abstract names are not supported; for a file of that name write ./@..."));
     }
     Ok(PathBuf::from(text))
+}
+
+fn abstract_path(transport: Transport, name: &str) -> Result<PathBuf, ListenError> {
+    // The zero byte in front takes the place of the one that ends a path.
+    path(transport, name)?;
+    Ok(path_of_abstract(name.as_bytes()))
 }
 
 impl FromStr for Distribution {
@@ -147,10 +161,21 @@ mod tests {
 
     #[test]
     fn prints_and_reads_back() {
-        for text in
-            ["tcp://127.0.0.1:7701", "udp://[::1]:0", "unix:///run/bbq.sock", "unixgram://relative/log"]
-        {
+        for text in [
+            "tcp://127.0.0.1:7701",
+            "udp://[::1]:0",
+            "unix:///run/bbq.sock",
+            "unixgram://relative/log",
+            "unix://@name",
+            "unix://./@file",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        let file = Address::Unix(PathBuf::from("@file"));
+        assert_eq!(file.to_string(), "unix://./@file");
+        for (text, wanted) in [("unix://@", "empty"), ("unix://@@name", "./@")] {
+            let message = text.parse::<Address>().unwrap_err().to_string();
+            assert!(message.contains(wanted), "{message}");
         }
     }
 

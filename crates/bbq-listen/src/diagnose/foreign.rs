@@ -1,13 +1,15 @@
 //! Finds sockets of other programs at a group's address. With `SO_REUSEPORT` a process of the same user can join a group at any
-//! time and silently take a share; no socket option prevents it.
+//! time; no socket option prevents it. Where the system takes a program (`steering`), such a socket gets nothing. One at an address
+//! that is more specific than the group's still takes the clients of that address, and any member can replace the program.
 //!
 //! This module only reports foreign sockets: a person has to decide which of them may stay.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use crate::diagnose::holder::{Holder, owner_of};
 use crate::diagnose::inet_diag::{BoundSocket, Protocol, bound_sockets};
-use crate::{Address, Group};
+use crate::{Address, Group, Socket};
 
 /// A socket at a group's address, or at one that overlaps it, that the group did not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,20 +46,27 @@ impl Group {
     /// # Errors
     /// If netlink is blocked, as in some containers, or the kernel has no inet_diag.
     pub fn foreign_members(&self) -> std::io::Result<Vec<ForeignMember>> {
-        let (protocol, address) = match self.local_address() {
-            Address::Tcp(address) => (Protocol::Tcp, *address),
-            Address::Udp(address) => (Protocol::Udp, *address),
-            Address::Unix(_) | Address::UnixDatagram(_) => return Ok(Vec::new()),
-        };
-        let bound = bound_sockets(protocol, address.port())?;
-        // The group's own sockets are read after the query, so that a socket that it has just opened does not count as foreign.
-        let own: Vec<u64> = self
-            .sockets()
-            .iter()
-            .map(|socket| rustix::fs::fstat(socket).map(|stat| stat.st_ino))
-            .collect::<Result<_, _>>()?;
-        Ok(foreign(&bound, address, &own))
+        foreign_members(self.local_address(), || self.sockets())
     }
+}
+
+/// Those of a group at `address`. `sockets` returns the group's own.
+pub(crate) fn foreign_members(
+    address: &Address,
+    sockets: impl FnOnce() -> Vec<Arc<Socket>>,
+) -> std::io::Result<Vec<ForeignMember>> {
+    let (protocol, address) = match address {
+        Address::Tcp(address) => (Protocol::Tcp, *address),
+        Address::Udp(address) => (Protocol::Udp, *address),
+        Address::Unix(_) | Address::UnixDatagram(_) => return Ok(Vec::new()),
+    };
+    let bound = bound_sockets(protocol, address.port())?;
+    // The group's own sockets are read after the query, so that a socket that it has just opened does not count as foreign.
+    let own: Vec<u64> = sockets()
+        .iter()
+        .map(|socket| rustix::fs::fstat(socket).map(|stat| stat.st_ino))
+        .collect::<Result<_, _>>()?;
+    Ok(foreign(&bound, address, &own))
 }
 
 fn foreign(bound: &[BoundSocket], address: SocketAddr, own: &[u64]) -> Vec<ForeignMember> {

@@ -103,7 +103,8 @@ fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
 
 /// The sockets bound to `path`. Accepted connections have the listener's path, too, so listeners are sorted first.
 fn unix_inodes(path: &Path) -> Vec<u64> {
-    let Some(wanted) = path.to_str() else { return Vec::new() };
+    // Abstract names begin with @ there, and so do files of such a name.
+    let Some(wanted) = path.to_str().map(|path| path.replace('\0', "@")) else { return Vec::new() };
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let mut found: Vec<(bool, u64)> = table
         .lines()

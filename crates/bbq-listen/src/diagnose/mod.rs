@@ -3,6 +3,7 @@
 pub(crate) mod chi_square;
 pub(crate) mod evenness;
 pub(crate) mod foreign;
+pub(crate) mod foreign_watch;
 mod foresight;
 pub(crate) mod holder;
 pub(crate) mod inet_diag;

@@ -208,19 +208,24 @@ impl EpollSet {
         self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread serves it from now on.
-    pub(crate) fn enter(&self) -> Arc<Heartbeat> {
-        let heartbeat = Heartbeat::of_this_thread();
+    /// The thread or task of `heartbeat` serves it from now on.
+    pub(crate) fn enter(&self, heartbeat: &Arc<Heartbeat>) {
         heartbeat.beat();
-        *self.heartbeat() = Some(Arc::clone(&heartbeat));
+        let mut present = self.heartbeat();
+        *present = Some(Arc::clone(heartbeat));
         self.stalled.store(false, Ordering::Relaxed);
         self.served.fetch_add(1, Ordering::AcqRel);
-        heartbeat
     }
 
     /// Returns whether this was the last listener that served it.
     pub(crate) fn remove_listener(&self) -> bool {
-        self.served.fetch_sub(1, Ordering::AcqRel) == 1
+        let mut present = self.heartbeat();
+        let is_last = self.served.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last {
+            // That of a task keeps its runtime's memory.
+            present.take_if(|heartbeat| !heartbeat.is_of_thread());
+        }
+        is_last
     }
 
     pub(crate) fn is_served(&self) -> bool {

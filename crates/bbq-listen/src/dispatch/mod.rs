@@ -167,11 +167,11 @@ impl Dispatch {
         alarm.take_if(|alarm| Arc::ptr_eq(alarm, ended));
     }
 
-    /// The calling thread serves `epoll_set` from now on. Sockets that no worker serves are armed in it. Returns the socket that the
-    /// worker has for itself, if there is one.
-    pub(crate) fn enter(&self, epoll_set: &EpollSet) -> (Arc<Heartbeat>, Option<Arc<Socket>>) {
+    /// The thread or task of `heartbeat` serves `epoll_set` from now on. Sockets that no worker serves are armed in it. Returns the
+    /// socket that the worker has for itself, if there is one.
+    pub(crate) fn enter(&self, epoll_set: &EpollSet, heartbeat: &Arc<Heartbeat>) -> Option<Arc<Socket>> {
         self.paused.store(false, Ordering::Relaxed);
-        let heartbeat = epoll_set.enter();
+        epoll_set.enter(heartbeat);
         if let Some(alarm) = &*self.alarm.lock().unwrap_or_else(PoisonError::into_inner) {
             heartbeat.set_alarm(alarm);
             alarm.ring();
@@ -189,7 +189,7 @@ impl Dispatch {
                 self.arm_in(&socket, &mut armed_in, Some(epoll_set));
             }
         }
-        (heartbeat, own)
+        own
     }
 
     /// A listener of `epoll_set` was dropped. After the last one, the sockets armed there are armed elsewhere.

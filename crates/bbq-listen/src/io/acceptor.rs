@@ -25,13 +25,26 @@ pub struct Acceptor {
 impl Acceptor {
     /// Call this on the thread that serves `worker_listener`, which must be of a transport with connections.
     pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
+        Self::served(worker_listener, ServedListener::new)
+    }
+
+    /// For a task of a tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of_task(worker_listener: WorkerListener) -> io::Result<Self> {
+        Self::served(worker_listener, ServedListener::of_task)
+    }
+
+    fn served(
+        worker_listener: WorkerListener,
+        serve: fn(WorkerListener) -> ServedListener,
+    ) -> io::Result<Self> {
         if !worker_listener.address().transport().is_stream() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{} has datagrams, not connections", worker_listener.address()),
             ));
         }
-        Ok(Self { worker_listener: ServedListener::new(worker_listener), stops_since: OnceLock::new() })
+        Ok(Self { worker_listener: serve(worker_listener), stops_since: OnceLock::new() })
     }
 
     /// The worker it accepts for.

@@ -102,6 +102,20 @@ impl Receiver {
     /// For `worker_listener`, of a transport that has datagrams; on the thread that serves it. It allocates `datagram_bytes_max`, at
     /// least 1, for each datagram of a call: [`DATAGRAMS_PER_CALL`] of them, or as many as 4 MiB have room for, at least one.
     pub fn new(worker_listener: WorkerListener, datagram_bytes_max: usize) -> io::Result<Self> {
+        Self::served(worker_listener, datagram_bytes_max, ServedListener::new)
+    }
+
+    /// For a task of a tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of_task(worker_listener: WorkerListener, datagram_bytes_max: usize) -> io::Result<Self> {
+        Self::served(worker_listener, datagram_bytes_max, ServedListener::of_task)
+    }
+
+    fn served(
+        worker_listener: WorkerListener,
+        datagram_bytes_max: usize,
+        serve: fn(WorkerListener) -> ServedListener,
+    ) -> io::Result<Self> {
         if worker_listener.address().transport().is_stream() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -115,7 +129,7 @@ impl Receiver {
             slots: vec![Slot::EMPTY; slots].into_boxed_slice(),
             datagram_bytes_max,
         };
-        Ok(Self { worker_listener: ServedListener::new(worker_listener), buffers })
+        Ok(Self { worker_listener: serve(worker_listener), buffers })
     }
 
     /// The worker it receives for.

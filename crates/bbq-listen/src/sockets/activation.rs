@@ -6,10 +6,12 @@
 use std::env;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use socket2::{Domain, SockRef, Type};
+use socket2::{Domain, SockAddr, SockRef, Type};
 
+use crate::address::path_of_abstract;
 use crate::{Address, sys};
 
 /// A descriptor that systemd passed.
@@ -53,8 +55,14 @@ pub fn bound_address(socket: BorrowedFd<'_>) -> Option<Address> {
     match (socket.domain().ok()?, socket.r#type().ok()?) {
         (Domain::IPV4 | Domain::IPV6, Type::STREAM) => name.as_socket().map(Address::Tcp),
         (Domain::IPV4 | Domain::IPV6, Type::DGRAM) => name.as_socket().map(Address::Udp),
-        (Domain::UNIX, Type::STREAM) => name.as_pathname().map(|path| Address::Unix(path.to_owned())),
-        (Domain::UNIX, Type::DGRAM) => name.as_pathname().map(|path| Address::UnixDatagram(path.to_owned())),
+        (Domain::UNIX, Type::STREAM) => unix_name(&name).map(Address::Unix),
+        (Domain::UNIX, Type::DGRAM) => unix_name(&name).map(Address::UnixDatagram),
         _ => None,
     }
+}
+
+/// The path of a unix socket, or its abstract name as [`Address`] has it.
+pub(crate) fn unix_name(name: &SockAddr) -> Option<PathBuf> {
+    let file = name.as_pathname().map(Path::to_owned);
+    file.or_else(|| name.as_abstract_namespace().map(path_of_abstract))
 }

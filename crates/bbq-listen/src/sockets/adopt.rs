@@ -11,8 +11,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use socket2::Socket;
+use socket2::{Domain, Socket};
 
+use crate::address::shown_path;
+use crate::sockets::activation::unix_name;
 use crate::sockets::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
 use crate::sockets::options::GroupOptions;
 use crate::sockets::unix_path::OwnedPath;
@@ -95,19 +97,20 @@ fn shared_because(options: &GroupOptions) -> Option<String> {
 fn check(address: &Address, socket: &Socket) -> Result<(), String> {
     let failed = |error: io::Error| format!("is not a socket ({error})");
     let (domain, kind) = address.domain_and_type();
-    if socket.domain().map_err(failed)? != domain || socket.r#type().map_err(failed)? != kind {
+    let is_domain = socket.domain().map_err(failed)? == domain || takes_every_ipv4(address, socket);
+    if !is_domain || socket.r#type().map_err(failed)? != kind {
         return Err("is of another kind".to_owned());
     }
     let name = socket.local_addr().map_err(failed)?;
     let fits = match address {
         Address::Tcp(to) | Address::Udp(to) => name.as_socket().is_some_and(|bound| same(*to, bound)),
         Address::Unix(path) | Address::UnixDatagram(path) => {
-            name.as_pathname().is_some_and(|bound| same_path(path, bound))
+            unix_name(&name).is_some_and(|bound| same_path(path, &bound))
         }
     };
     if !fits {
         let bound = name.as_socket().map(|bound| bound.to_string());
-        let bound = bound.or_else(|| Some(name.as_pathname()?.display().to_string()));
+        let bound = bound.or_else(|| unix_name(&name).map(|path| shown_path(&path)));
         return Err(format!("is bound to {}", bound.unwrap_or_else(|| "nothing".to_owned())));
     }
     if address.transport().is_stream() && !socket.is_listener().map_err(failed)? {
@@ -116,9 +119,18 @@ fn check(address: &Address, socket: &Socket) -> Result<(), String> {
     Ok(())
 }
 
-/// Port 0 means that the system was asked to choose.
+/// Whether every IPv4 address is wanted, and this is an IPv6 socket that takes them, too: systemd opens it for a port without address.
+fn takes_every_ipv4(wanted: &Address, socket: &Socket) -> bool {
+    let wants_ipv4 = wanted.socket_address().is_some_and(|to| to.is_ipv4() && to.ip().is_unspecified());
+    wants_ipv4
+        && socket.domain().is_ok_and(|domain| domain == Domain::IPV6)
+        && socket.only_v6().is_ok_and(|only_v6| !only_v6)
+}
+
+/// Port 0 means that the system was asked to choose. Of the two families, `check` has said whether it may be the other one.
 fn same(wanted: SocketAddr, bound: SocketAddr) -> bool {
-    wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
+    let is_every = wanted.ip().is_unspecified() && bound.ip().is_unspecified();
+    (wanted.ip() == bound.ip() || is_every) && (wanted.port() == 0 || wanted.port() == bound.port())
 }
 
 /// The name of a socket is the path as it was bound, which may have been relative.

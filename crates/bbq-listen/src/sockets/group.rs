@@ -52,11 +52,14 @@ pub(crate) struct Inner {
     pub(crate) dispatch: Arc<Dispatch>,
     steered: Mutex<AppliedSteering>,
     removed: Mutex<Removed>,
+    /// Told of each resize.
+    #[cfg(feature = "tokio")]
+    pub(crate) resized: tokio::sync::watch::Sender<()>,
 }
 
 /// Removed workers whose sockets may still be open.
 #[derive(Debug, Default)]
-pub(super) struct Removed {
+pub(crate) struct Removed {
     /// When the last one was removed.
     pub(super) since: Option<Instant>,
     pub(super) epoll_sets: Vec<Arc<EpollSet>>,
@@ -85,8 +88,10 @@ impl Group {
 
     /// Makes a group of sockets that another program opened: the one before an upgrade, or systemd. Their order is their index.
     ///
-    /// Each must have the transport and address of `options` (with port 0 any port, the same for all), and listen. One socket is
-    /// shared; several must be one for each worker. The descriptors become close-on-exec and non-blocking, and backlog and receive
+    /// Each must have the transport and address of `options` (with port 0 any port, the same for all), and listen. For 0.0.0.0 a
+    /// socket of `[::]` fits that takes IPv4, too, as systemd opens it; it shows IPv4 clients as `::ffff:1.2.3.4`. One socket is
+    /// shared by all workers, whatever the distribution, and [`fallback`](Self::fallback) says so; several must be one for each
+    /// worker. The hook of [`GroupOptions::before_bind`] is not called. The descriptors become close-on-exec and non-blocking, and backlog and receive
     /// buffer are set as in `options`.
     ///
     /// The file of a unix socket is not removed when the group closes: see [`set_owns_file`](Self::set_owns_file).
@@ -139,6 +144,8 @@ impl Group {
                 dispatch,
                 steered: Mutex::new(steered),
                 removed: Mutex::default(),
+                #[cfg(feature = "tokio")]
+                resized: tokio::sync::watch::Sender::default(),
             }),
             options: GroupOptions { address: opened.address, ..options.clone() },
             key,
@@ -350,7 +357,8 @@ impl Inner {
         steered.apply(&self.dispatch.sockets(), &self.dispatch.epoll_sets());
     }
 
-    pub(super) fn removed(&self) -> MutexGuard<'_, Removed> {
+    /// While this is held, no resize runs.
+    pub(crate) fn removed(&self) -> MutexGuard<'_, Removed> {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -12,6 +12,8 @@ use crate::dispatch::around_sleep::Presence;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::io::accepted::AcceptOutcome;
 use crate::stall::heartbeat::act_around_sleep;
+#[cfg(feature = "tokio")]
+use crate::stall::runtime::current_with_threads;
 use crate::{Address, Distribution, Heartbeat, Socket};
 
 /// The sockets that one worker serves: its own, if the distribution gives it one, and those in its epoll set, which it shares
@@ -111,12 +113,24 @@ pub(crate) struct ServedListener {
 }
 
 impl ServedListener {
-    pub(crate) fn new(mut worker_listener: WorkerListener) -> Self {
+    /// Of the calling thread, which alone serves it.
+    pub(crate) fn new(worker_listener: WorkerListener) -> Self {
+        Self::with_heartbeat(worker_listener, Heartbeat::of_this_thread())
+    }
+
+    /// Of the calling task, if its runtime may move it between threads; else of the calling thread.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of_task(worker_listener: WorkerListener) -> Self {
+        let heartbeat = current_with_threads().map_or_else(Heartbeat::of_this_thread, Heartbeat::of_task);
+        Self::with_heartbeat(worker_listener, heartbeat)
+    }
+
+    fn with_heartbeat(mut worker_listener: WorkerListener, heartbeat: Arc<Heartbeat>) -> Self {
         let WorkerListener { dispatch, epoll_set, own, .. } = &mut worker_listener;
         // The group may have been resized since the listener was taken.
-        let (heartbeat, own_now) = dispatch.enter(epoll_set);
-        *own = own_now;
-        let wants_free_worker = dispatch.distribution().wants_free_worker();
+        *own = dispatch.enter(epoll_set, &heartbeat);
+        // The sleep of a thread says nothing of a task.
+        let wants_free_worker = dispatch.distribution().wants_free_worker() && heartbeat.is_of_thread();
         let served = Self { worker_listener, heartbeat, presence: OnceLock::new() };
         if wants_free_worker {
             served.act_around_sleep(None);
@@ -126,7 +140,7 @@ impl ServedListener {
 
     /// Its own socket, if connections are steered by load. Call it on the thread that serves it.
     pub(crate) fn balanced(&self) -> Option<&Arc<Socket>> {
-        if !self.worker_listener.dispatch.balance().is_on() {
+        if !self.worker_listener.dispatch.balance().is_on() || !self.heartbeat.is_of_thread() {
             return None;
         }
         let own = self.worker_listener.own.as_ref()?;

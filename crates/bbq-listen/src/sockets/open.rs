@@ -5,7 +5,7 @@
 //! is set, and the others join it. Two groups can never both succeed. (The kernel compares the options of the sockets at the
 //! time of each bind: net/ipv4/inet_connection_sock.c, net/ipv4/udp.c. Tested on 6.18; where a system does it differently the
 //! second bind fails, and the group falls back to `shared`.) A program of the same user that sets the option for its first
-//! socket can still join: no socket option prevents that.
+//! socket can still join: no socket option prevents that. It gets nothing where the group has a program (`steering::applied`).
 //!
 //! Invariant: a group that fails to open leaves no socket and no file.
 
@@ -170,6 +170,14 @@ impl Steps<'_> {
             && domain == Domain::IPV6
         {
             socket.set_only_v6(only_v6).map_err(|error| self.failed("setsockopt IPV6_V6ONLY", error))?;
+        }
+        if let Some(hook) = &options.before_bind {
+            let step = "the hook before bind";
+            hook.call(socket.as_fd()).map_err(|source| ListenError::System {
+                address: self.address.clone(),
+                step,
+                source,
+            })?;
         }
         Ok(socket)
     }

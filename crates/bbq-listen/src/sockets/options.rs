@@ -1,7 +1,10 @@
 //! The options of a group.
 
+use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sys::accounts::{group_number, user_number};
@@ -61,6 +64,25 @@ pub struct GroupOptions {
     pub unix_mode: Option<u32>,
     /// The owner of the file of a unix socket. An adopted socket's file is not changed.
     pub unix_owner: UnixOwner,
+    pub(crate) before_bind: Option<BeforeBind>,
+}
+
+/// What is called with each socket before it is bound.
+#[derive(Clone)]
+pub(crate) struct BeforeBind(Arc<BindHook>);
+
+type BindHook = dyn Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync;
+
+impl BeforeBind {
+    pub(crate) fn call(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        (self.0)(socket)
+    }
+}
+
+impl fmt::Debug for BeforeBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeBind")
+    }
 }
 
 /// The owner of a socket file, by the numbers of user and group. `None` is left as it is.
@@ -175,6 +197,29 @@ impl GroupOptions {
         Self { unix_owner: owner, ..self }
     }
 
+    /// Calls `hook` with each socket that is opened, before it is bound: for options that the others do not have, as
+    /// `SO_BINDTODEVICE`, `SO_MARK`, `IP_TRANSPARENT`, `IP_FREEBIND`, `IP_TOS` and `TCP_FASTOPEN`. The other options of the group
+    /// are set before. It is called again when the group grows, for the new sockets. Leave `SO_REUSEPORT` alone: an address that is
+    /// in use would not be refused any more.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = bbq_listen::Group::bind("0.0.0.0:7701")?
+    ///     .before_bind(|socket| socket2::SockRef::from(&socket).bind_device(Some(b"eth1")))
+    ///     .open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// An error of the hook is that of [`Group::open`](crate::Group::open) or [`Group::resize`](crate::Group::resize).
+    #[must_use]
+    pub fn before_bind(
+        self,
+        hook: impl Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { before_bind: Some(BeforeBind(Arc::new(hook))), ..self }
+    }
+
     /// The defaults: distribution `auto`, steering `hash`, backlog [`BACKLOG_DEFAULT`], keep-alive [`KEEPALIVE_DEFAULT`].
     pub fn new(address: Address, workers: usize) -> Self {
         Self {
@@ -193,6 +238,7 @@ impl GroupOptions {
             only_v6: None,
             unix_mode: None,
             unix_owner: UnixOwner::default(),
+            before_bind: None,
         }
     }
 }

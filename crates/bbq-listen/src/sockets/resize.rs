@@ -21,7 +21,8 @@ type Added = (Option<Arc<Socket>>, Arc<EpollSet>);
 impl Group {
     /// Grows or shrinks the group to `workers` workers.
     ///
-    /// The listeners of new workers can be taken at once. The caller ends removed workers. The other workers take what is queued on
+    /// The listeners of new workers can be taken at once. The caller ends removed workers. (`Group::run_tokio` and `TokioRunner` do
+    /// both.) The other workers take what is queued on
     /// their sockets, or still arrives there. These sockets are closed when they are empty and some seconds have passed (by the
     /// [`StallMonitor`](crate::StallMonitor), or by [`close_removed`](Self::close_removed)).
     ///
@@ -60,6 +61,8 @@ impl Group {
                 dispatch.share(&socket);
             }
         }
+        #[cfg(feature = "tokio")]
+        self.inner.resized.send_replace(());
         Ok(())
     }
 

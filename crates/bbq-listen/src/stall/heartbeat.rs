@@ -3,6 +3,9 @@
 //! A sleeping thread wakes up when something arrives. A thread that runs and does not come back to its event loop is stalled: by a
 //! long computation, a blocking call, or a page fault on a slow disk.
 //!
+//! A listener on a tokio runtime with several threads moves between them. Its heartbeat belongs to its task, and always says that
+//! it sleeps: the monitor wakes such a listener up when something waits for it.
+//!
 //! Invariant: only the worker's own thread writes; a beat is a load and a store, no locked instruction.
 
 use std::cell::{OnceCell, RefCell};
@@ -44,6 +47,9 @@ pub struct Heartbeat {
     /// Rung when the thread wakes up. A thread has one alarm for all its groups.
     alarm: OnceLock<Arc<Alarm>>,
     seen: Mutex<Seen>,
+    /// The runtime of several threads, of the heartbeat of a task.
+    #[cfg(feature = "tokio")]
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 /// The beats of a worker when it was last looked at, and since when they are these.
@@ -76,7 +82,29 @@ impl Heartbeat {
             beats: AtomicU64::new(0),
             alarm: OnceLock::new(),
             seen: Mutex::new(Seen::new()),
+            #[cfg(feature = "tokio")]
+            runtime: None,
         }
+    }
+
+    /// The heartbeat of a task that runs on any thread of `runtime`.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of_task(runtime: tokio::runtime::Handle) -> Arc<Heartbeat> {
+        Arc::new(Heartbeat { sleeps: AtomicBool::new(true), runtime: Some(runtime), ..Heartbeat::new() })
+    }
+
+    /// The runtime of a task's heartbeat.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn runtime(&self) -> Option<&tokio::runtime::Handle> {
+        self.runtime.as_ref()
+    }
+
+    /// Whether it belongs to a thread, and not to a task that moves between threads.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        #[cfg(feature = "tokio")]
+        return self.runtime.is_none();
+        #[cfg(not(feature = "tokio"))]
+        true
     }
 
     /// The heartbeat of this thread; made at the first call.

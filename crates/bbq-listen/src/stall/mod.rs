@@ -4,5 +4,7 @@ pub(crate) mod alarm;
 pub(crate) mod arrived;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
+#[cfg(feature = "tokio")]
+pub(crate) mod runtime;
 pub(crate) mod sleeper;
 pub(crate) mod watch;

@@ -7,6 +7,8 @@
 //!
 //! A worker that sleeps while something waits for it is stalled, too, if it cannot run (`stall::sleeper`).
 //!
+//! It also keeps tokio runtimes with several threads going (`stall::runtime`).
+//!
 //! While every worker sleeps, and none has been awake since the last check, the monitor sleeps, too. The first worker that
 //! wakes up wakes it, and so does an arrival.
 //!
@@ -19,15 +21,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::diagnose::foreign_watch::{FOREIGN_LOOK, ForeignWatch};
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::inboxes::redistribute;
 use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
 use crate::stall::arrived::Arrived;
+#[cfg(feature = "tokio")]
+use crate::stall::runtime::{IDLE_LOOK, RuntimeWatches};
 use crate::stall::watch::{STALL_THRESHOLD_MIN, Sight, Watch, help_after};
 use crate::steering::load::{LOOK_EVERY, LoadWatch};
-use crate::{Distribution, Group, Heartbeat, Socket};
+use crate::{Distribution, ForeignMember, Group, Heartbeat, Socket};
 
 /// By default, a worker that runs for longer without coming back to its event loop counts as stalled. This is far longer than a
 /// batch takes.
@@ -59,6 +64,9 @@ pub enum StallEvent {
 #[derive(Debug)]
 pub struct StallMonitor {
     groups: Arc<Mutex<Vec<Watched>>>,
+    #[cfg(feature = "tokio")]
+    runtimes: Arc<Mutex<RuntimeWatches>>,
+    foreign: Arc<Mutex<Option<ForeignWatch>>>,
     alarm: Arc<Alarm>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -83,14 +91,28 @@ impl StallMonitor {
         let over = Arc::new(AtomicBool::new(false));
         let round = Round {
             groups: Arc::default(),
+            #[cfg(feature = "tokio")]
+            runtimes: Arc::default(),
+            foreign: Arc::default(),
             threshold: threshold.max(STALL_THRESHOLD_MIN),
             alarm: Arc::clone(&alarm),
             on_event,
         };
         let watched = Arc::clone(&round.groups);
+        #[cfg(feature = "tokio")]
+        let runtimes = Arc::clone(&round.runtimes);
+        let foreign = Arc::clone(&round.foreign);
         let ended = Arc::clone(&over);
         let thread = std::thread::Builder::new().name("watch".to_owned()).spawn(move || round.run(&ended))?;
-        let monitor = StallMonitor { groups: watched, alarm, over, thread: Some(thread) };
+        let monitor = StallMonitor {
+            groups: watched,
+            #[cfg(feature = "tokio")]
+            runtimes,
+            foreign,
+            alarm,
+            over,
+            thread: Some(thread),
+        };
         groups.into_iter().for_each(|group| monitor.add(group));
         Ok(monitor)
     }
@@ -102,6 +124,29 @@ impl StallMonitor {
         groups.push(Watched::new(group.inner()));
         group.inner().dispatch.set_alarm(&self.alarm);
         drop(groups);
+        self.alarm.ring();
+    }
+
+    /// From now on calls `tell`, on the monitor's thread, for each socket of another program that is found at the address of a
+    /// watched group, or at one that overlaps it: once, at most 2 s after it came. It replaces an earlier `tell`. Where netlink is
+    /// blocked, as in some containers, nothing is told. [`Group::foreign_members`] finds the same at any time.
+    pub fn on_foreign_member(&self, tell: impl FnMut(ForeignMember) + Send + 'static) {
+        *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) = Some(ForeignWatch::new(tell));
+        self.alarm.ring();
+    }
+
+    /// Keeps the I/O and the timers of `runtime` going while tasks block some of its threads, until the runtime ends.
+    ///
+    /// A runtime in which an [`AsyncListener`](crate::AsyncListener) or [`AsyncDatagrams`](crate::AsyncDatagrams) of a watched group
+    /// was created needs no call. This is for runtimes with other listeners, and for those that hold connections to other servers.
+    ///
+    /// In a tokio runtime with several threads one of them waits for I/O for all. If it then runs a task that blocks, nobody waits for
+    /// I/O any more, although other threads are free (tokio#4730). The monitor notices that after 2 to 4 ms with the default threshold,
+    /// and after up to 30 ms if all threads slept before. It then spawns a task that does nothing, which wakes one of them.
+    /// It looks at an idle runtime 40 times per second. With one thread there is no free one: then this has no effect.
+    #[cfg(feature = "tokio")]
+    pub fn watch_runtime(&self, runtime: &tokio::runtime::Handle) {
+        self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).keep(runtime);
         self.alarm.ring();
     }
 }
@@ -149,6 +194,9 @@ impl Watched {
 
 struct Round<F> {
     groups: Arc<Mutex<Vec<Watched>>>,
+    #[cfg(feature = "tokio")]
+    runtimes: Arc<Mutex<RuntimeWatches>>,
+    foreign: Arc<Mutex<Option<ForeignWatch>>>,
     threshold: Duration,
     alarm: Arc<Alarm>,
     on_event: F,
@@ -158,6 +206,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
     fn run(mut self, over: &AtomicBool) {
         let mut is_regular = false;
         while !over.load(Ordering::SeqCst) {
+            self.look_for_foreign();
             if self.check(is_regular) {
                 std::thread::park_timeout(self.pause());
                 is_regular = true;
@@ -167,7 +216,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
             // order.
             self.alarm.set_asleep(true);
             if !self.is_anybody_awake() && !over.load(Ordering::SeqCst) {
-                self.alarm.wait(self.alarm.polls().then_some(self.threshold / 2));
+                self.alarm.wait(self.sleep_at_most());
             }
             self.alarm.set_asleep(false);
             // A worker may have woken it up, and then that one is awake of course.
@@ -183,6 +232,26 @@ impl<F: FnMut(StallEvent)> Round<F> {
             |watched: &Watched| watched.group.upgrade().is_some_and(|group| group.dispatch.balance().is_on());
         let pause = help_after(self.threshold).min(self.threshold / 2);
         if groups.iter().any(is_by_load) { pause.min(LOOK_EVERY) } else { pause }
+    }
+
+    /// How long it may sleep although nobody rings.
+    fn sleep_at_most(&self) -> Option<Duration> {
+        let until_poll = self.alarm.polls().then_some(self.threshold / 2);
+        #[cfg(feature = "tokio")]
+        let until_look =
+            (!self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).is_empty()).then_some(IDLE_LOOK);
+        #[cfg(not(feature = "tokio"))]
+        let until_look = None;
+        let has_foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        [until_poll, until_look, has_foreign.then_some(FOREIGN_LOOK)].into_iter().flatten().min()
+    }
+
+    fn look_for_foreign(&self) {
+        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(watch) = foreign.as_mut().filter(|watch| watch.is_due()) else { return };
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups: Vec<Arc<Inner>> = groups.iter().filter_map(|watched| watched.group.upgrade()).collect();
+        watch.look(&groups);
     }
 
     /// At the end, undoes what was changed for stalled workers.
@@ -239,6 +308,10 @@ impl<F: FnMut(StallEvent)> Round<F> {
                     redistribute(&epoll_sets, epoll_set);
                 } else if let Some(heartbeat) = epoll_set.heartbeat_of_worker() {
                     beats = beats.wrapping_add(heartbeat.beats());
+                    #[cfg(feature = "tokio")]
+                    if let Some(runtime) = heartbeat.runtime() {
+                        self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).serves(runtime);
+                    }
                     soon |= check_worker(
                         &group,
                         epoll_set,
@@ -257,6 +330,10 @@ impl<F: FnMut(StallEvent)> Round<F> {
             }
             soon |= watched.load.look(&group, is_regular);
             soon |= group.close_removed();
+        }
+        #[cfg(feature = "tokio")]
+        {
+            soon |= self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).look();
         }
         soon
     }

@@ -96,18 +96,25 @@ impl AppliedSteering {
             pins_problem,
             problem: None,
         };
-        // A former steering, or the process that handed the sockets over, may have attached a program, so it is detached. With
-        // datagrams the new program replaces it without a gap.
-        if let Some(first) = sockets.first().filter(|_| chooses && !datagrams && *steering == Steering::Hash)
-        {
-            let _mostly_there_is_none = sys::choose_by(first.as_fd(), None);
-        }
+        // It replaces the program of a former steering, or of the process that handed the sockets over, without a gap.
         steered.apply(sockets, &[]);
+        steered.keep_strangers_out(sockets);
         match &steered.problem {
             Some(problem) if !matches!(steering, Steering::Hash | Steering::Load) => {
                 Err(refused(problem.clone()))
             }
             _ => Ok(steered),
+        }
+    }
+
+    /// Makes the kernel choose among the sockets of a `duplicate` alone. They stay the same for as long as the group is open.
+    fn keep_strangers_out(&self, sockets: &[Arc<Socket>]) {
+        if let [first, _, ..] = sockets
+            && !self.chooses
+        {
+            // Where the system refuses it, strangers take a share as before.
+            let _refused =
+                sys::choose_by(first.as_fd(), Some(&Slots::even(sockets.len()).program(&self.hash)));
         }
     }
 
@@ -187,30 +194,30 @@ impl AppliedSteering {
         let is_absent = |worker: u16| usize::from(worker) >= self.workers || is_avoided(worker);
         let absent: Vec<u16> = (0..sockets.len() as u16).filter(|worker| is_absent(*worker)).collect();
         let slots = self.slots.without(is_absent);
+        // With `hash` the kernel would choose without a program, but also sockets of other programs that join later: a program
+        // knows only the sockets of this group.
         let program = match self.steering {
-            Steering::Hash if !self.datagrams && absent.is_empty() => None,
-            Steering::Cpu => Some(cpu_program(sockets.len(), is_absent)),
-            Steering::Packets => Some(packets_program(sockets.len(), is_absent)),
-            Steering::Load => Some(slots.program_by_chance()),
-            Steering::Hash | Steering::Weights(_) => Some(slots.program(&self.hash)),
+            Steering::Cpu => cpu_program(sockets.len(), is_absent),
+            Steering::Packets => packets_program(sockets.len(), is_absent),
+            Steering::Load => slots.program_by_chance(),
+            Steering::Hash | Steering::Weights(_) => slots.program(&self.hash),
         };
         self.absent = absent;
         if self.steering == Steering::Load && self.apply_pinned(first, sockets.len() > 1, &slots) {
             return;
         }
         // One socket has all, and the kernel takes no program for it.
-        let is_choice = program.is_some() && sockets.len() > 1;
-        if !is_choice && !self.attached {
+        if sockets.len() <= 1 && !self.attached {
             return;
         }
-        match sys::choose_by(first.as_fd(), program.as_deref()) {
+        match sys::choose_by(first.as_fd(), Some(&program)) {
             Ok(()) => {
-                self.attached = program.is_some();
+                self.attached = true;
                 self.problem = None;
             }
             Err(error) => {
                 self.problem = Some(format!("the system refuses to choose by a program ({error})"));
-                if self.steering == Steering::Load {
+                if self.steering == Steering::Load || (self.steering == Steering::Hash && !self.datagrams) {
                     // Instead of a program that a former steering has left.
                     self.attached = sys::choose_by(first.as_fd(), None).is_err() && self.attached;
                 }
@@ -251,8 +258,10 @@ impl AppliedSteering {
                 .then(|| format!("{}, without effect: there is one socket for all", self.steering));
         }
         let mut text = match (&self.steering, self.attached) {
-            (Steering::Hash, false) => "hash".to_owned(),
-            (Steering::Hash, true) => "hash by program".to_owned(),
+            (Steering::Hash, true) if self.datagrams || !self.absent.is_empty() => {
+                "hash by program".to_owned()
+            }
+            (Steering::Hash, _) => "hash".to_owned(),
             (Steering::Load, _) if self.problem.is_some() => "hash instead of load".to_owned(),
             (Steering::Load, _) if self.pinned.is_some() => "load by a pinned program".to_owned(),
             (steering, _) => steering.to_string(),
@@ -324,5 +333,26 @@ mod tests {
         let steering = group.steering().unwrap();
         assert!(steering.starts_with("hash instead of load; the system refuses"), "{steering}");
         assert!(group.set_steering(&Steering::Weights(vec![1, 2])).is_err());
+    }
+
+    /// The kernel's own hash chooses then, and a group may still grow.
+    #[test]
+    fn where_programs_are_refused_a_group_of_tcp_opens_and_grows_without() {
+        let options = GroupOptions::new("tcp://127.0.0.1:0".parse().unwrap(), 2);
+        let opened = options.open().unwrap();
+        let copies =
+            || opened.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned().unwrap());
+        crate::sys::lock_filter(opened.sockets()[0].as_fd()).unwrap();
+        let group = Group::adopt(&options, copies().collect()).unwrap();
+        let steering = group.steering().unwrap();
+        assert!(steering.starts_with("hash; the system refuses"), "{steering}");
+        group.resize(3).unwrap();
+        assert_eq!(group.sockets().len(), 3);
+        // It has a program, which it gives up: that one would leave the new worker out.
+        let group = options.open().unwrap();
+        crate::sys::lock_filter(group.sockets()[0].as_fd()).unwrap();
+        group.resize(3).unwrap();
+        let steering = group.steering().unwrap();
+        assert!(steering.starts_with("hash; the system refuses"), "{steering}");
     }
 }

@@ -3,16 +3,17 @@
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
 
 use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::net::{UnixStream, unix};
 
-use crate::{AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
+use crate::{AnyStream, AsyncAnyListener, AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
 
 impl AsyncListener {
-    /// Serves `app` by `axum::serve`. When the server stops, connections that are idle are closed, once clients have had time for a
+    /// Serves `app` by `axum::serve`, on tcp and on unix sockets. When the server stops, connections that are idle are closed, once clients have had time for a
     /// first request ([`stopped`](Self::stopped)), and requests in progress get their answers.
     ///
     /// For services of other types call `axum::serve(listener, service).with_graceful_shutdown(stopped)`, with the future that
@@ -30,7 +31,7 @@ impl AsyncListener {
     /// ```
     pub fn serve_axum(self, app: Router) -> impl IntoFuture<Output = io::Result<()>> {
         let stopped = self.stopped();
-        axum::serve(self, app).with_graceful_shutdown(stopped)
+        axum::serve(self.into_any(), app).with_graceful_shutdown(stopped)
     }
 }
 
@@ -74,10 +75,41 @@ impl Listener for AsyncUnixListener {
     }
 
     fn local_addr(&self) -> io::Result<unix::SocketAddr> {
-        let path = self.worker_listener().address().unix_path();
-        let address = path.map(std::os::unix::net::SocketAddr::from_pathname);
-        // A group of unix sockets has a path.
-        address.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into())).map(unix::SocketAddr::from)
+        let address = self.worker_listener().address();
+        let address = match (address.abstract_name(), address.unix_path()) {
+            (Some(name), _) => std::os::unix::net::SocketAddr::from_abstract_name(name),
+            (None, Some(path)) => std::os::unix::net::SocketAddr::from_pathname(path),
+            // A group of unix sockets has one of them.
+            (None, None) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        address.map(unix::SocketAddr::from)
+    }
+}
+
+/// For tcp and unix sockets alike: `axum::serve(listener.into_any(), app())`. The address of a client of a unix socket is unknown.
+impl Listener for AsyncAnyListener {
+    type Io = CountedStream<AnyStream>;
+    type Addr = PeerAddress;
+
+    /// As that of [`AsyncListener`].
+    async fn accept(&mut self) -> (CountedStream<AnyStream>, PeerAddress) {
+        match AsyncAnyListener::accept(self).await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.fail(error);
+                pending().await
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<PeerAddress> {
+        Ok(PeerAddress(self.worker_listener().address().socket_address()))
+    }
+}
+
+impl Connected<IncomingStream<'_, AsyncAnyListener>> for PeerAddress {
+    fn connect_info(stream: IncomingStream<'_, AsyncAnyListener>) -> Self {
+        *stream.remote_addr()
     }
 }
 

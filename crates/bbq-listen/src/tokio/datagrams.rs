@@ -46,7 +46,7 @@ impl AsyncDatagrams {
         worker_listener: WorkerListener,
         datagram_bytes_max: usize,
     ) -> io::Result<Self> {
-        let receiver = Receiver::new(worker_listener, datagram_bytes_max)?;
+        let receiver = Receiver::of_task(worker_listener, datagram_bytes_max)?;
         Ok(Self {
             readiness: Readiness::new(receiver.worker_listener())?,
             receiver,

@@ -22,7 +22,8 @@ use crate::{
     WorkerListener,
 };
 
-/// Accepts the connections of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
+/// Accepts the connections of one worker on the tokio runtime that it is made in: a `current_thread` one per worker, or one with
+/// several threads.
 ///
 /// The runtime needs its I/O and time drivers (`enable_all`). [`Group::run_tokio`](crate::Group::run_tokio) makes the runtimes
 /// and the listeners.
@@ -39,8 +40,11 @@ pub struct AsyncListener {
 
 impl AsyncListener {
     /// Registers `worker_listener` with the current runtime, on whose thread it is served.
+    ///
+    /// In a runtime with several threads it is a listener of the task that serves it, which may move between them. A
+    /// [`StallMonitor`](crate::StallMonitor) of the group then keeps the runtime's I/O going while other tasks block.
     pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
-        let acceptor = Acceptor::new(worker_listener)?;
+        let acceptor = Acceptor::of_task(worker_listener)?;
         Ok(Self {
             readiness: Readiness::new(acceptor.worker_listener())?,
             acceptor,
@@ -79,7 +83,7 @@ impl AsyncListener {
     /// One connection at a time costs a little more than [`accept_batch`](Self::accept_batch), most where workers share a socket.
     ///
     /// # Errors
-    /// If another try cannot succeed, or if the group is not of tcp.
+    /// If another try cannot succeed, or if the group is not of tcp: [`into_any`](Self::into_any) has no such limit.
     pub async fn accept(&mut self) -> io::Result<(CountedStream, SocketAddr)> {
         poll_fn(|context| self.poll_accept(context)).await
     }
@@ -266,7 +270,7 @@ fn accept_at(
 
 fn only_tcp(listener: &AsyncListener) -> String {
     format!(
-        "{} is not of tcp: accept its connections by `into_unix()?.accept()`, or by accept_batch",
+        "{} is not of tcp: accept its connections by `into_any().accept()`, `into_unix()?.accept()` or accept_batch",
         listener.worker_listener().address()
     )
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::tokio::run::{Part, Plan, has_one_twice, run};
-use crate::{AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_MIN, StallEvent};
+use crate::tokio::part::{Part, has_one_twice};
+use crate::tokio::run::{Plan, run};
+use crate::{AsyncDatagrams, AsyncListener, ForeignMember, Group, STALL_THRESHOLD_MIN, StallEvent};
 
 impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
@@ -47,6 +48,10 @@ impl Group {
     ///
     /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
     /// run; drop it, so that nobody waits in its queues.
+    ///
+    /// # Resize
+    /// The run follows [`resize`](Self::resize), which any thread may call meanwhile: `serve` is called on a thread of its own for each new
+    /// worker, and removed workers stop as all do at a stop, while the others take what is queued for them.
     ///
     /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons, to be told of stalls,
     /// to give a stop more time, or to serve several groups, use a [`TokioRunner`].
@@ -174,6 +179,13 @@ impl<'a> TokioRunner<'a> {
     /// What is called when a worker stalls, and when it comes back, on the thread of the stall monitor: it has to return soon.
     pub fn on_stall(mut self, tell: impl FnMut(StallEvent) + Send + 'static) -> Self {
         self.plan.on_stall = Box::new(tell);
+        self
+    }
+
+    /// What is called for each socket of another program that is found at the address of a group, on the thread of the stall monitor:
+    /// [`StallMonitor::on_foreign_member`](crate::StallMonitor::on_foreign_member).
+    pub fn on_foreign_member(mut self, tell: impl FnMut(ForeignMember) + Send + 'static) -> Self {
+        self.plan.on_foreign_member = Some(Box::new(tell));
         self
     }
 

@@ -86,6 +86,26 @@ fn only_the_owner_removes_the_file_of_a_unix_socket() {
     assert!(!path.exists());
 }
 
+/// systemd opens `[::]` for a port without an address.
+#[test]
+fn a_socket_for_both_families_fits_every_address_of_ipv4() {
+    let opened = |only_v6: bool| {
+        let bind = Group::bind("[::]:0").expect("an address").workers(1).only_v6(only_v6);
+        bind.open().expect("it opens")
+    };
+    let both = opened(false);
+    let port = both.local_address().socket_address().expect("it has one").port();
+    let ipv4 = options(&format!("tcp://0.0.0.0:{port}"), 2);
+    let new = Group::adopt(&ipv4, copies(&both)).expect("it fits");
+    assert_eq!(new.local_address(), both.local_address());
+    assert_eq!(new.fallback(), Some("one socket was handed over"));
+    TcpStream::connect(("127.0.0.1", port)).expect("it takes IPv4");
+    let message = refusal(&options("tcp://0.0.0.0:0", 2), copies(&opened(true)));
+    assert!(message.contains("another kind"), "{message}");
+    let message = refusal(&options("tcp://127.0.0.1:0", 2), copies(&both));
+    assert!(message.contains("another kind"), "{message}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");

@@ -5,16 +5,20 @@
 use crate::common;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
-use bbq_listen::{Address, Distribution, Group, GroupOptions};
+use bbq_listen::{Address, Distribution, Group, GroupOptions, STALL_THRESHOLD_DEFAULT, StallMonitor};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Ports that the system does not give to clients, and how many are tried until one is free at every address.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 const PORTS_TRIED_MAX: u32 = 50;
+/// Longer than a connection takes on a busy machine.
+const LOST: Duration = Duration::from_secs(20);
 
 /// Joins with `SO_REUSEPORT`, says so, and stays until its standard input ends.
 const JOIN: &str = "
@@ -104,6 +108,49 @@ fn joined(word: &str, host: &str) -> (Group, Stranger) {
         }
     }
     panic!("no stranger may join {word} at {host}");
+}
+
+/// The kernel's own hash would give it a share.
+#[test]
+fn a_stranger_that_joins_later_gets_no_connection() {
+    for (word, workers, grown) in
+        [("auto", 2, 2), ("reuseport", 3, 5), ("reuseport", 1, 2), ("duplicate=2", 3, 3)]
+    {
+        let group = common::group("tcp", word.parse().unwrap(), workers);
+        group.resize(grown).unwrap();
+        let to = common::port_of(&group);
+        let stranger = Stranger::joins("tcp", "127.0.0.1", to.port());
+        assert_eq!(group.foreign_members().unwrap().len(), 1, "{word}");
+        // The stranger's queue is short: what comes to it is not connected any more.
+        let connect = |_| TcpStream::connect_timeout(&to, LOST).expect("a connection of the group");
+        let clients: Vec<TcpStream> = (0..100).map(connect).collect();
+        let queued: Vec<u64> = group.sockets().iter().map(|socket| socket.queue().unwrap().queue).collect();
+        assert_eq!(queued.iter().sum::<u64>(), clients.len() as u64, "{word}: {queued:?}");
+        assert!(queued.iter().all(|queue| *queue > 0), "{word}: {queued:?}");
+        stranger.leaves();
+    }
+}
+
+#[test]
+fn a_monitor_tells_of_each_stranger_once() {
+    let group = common::group("tcp", Distribution::Reuseport, 2);
+    let (tell, told) = mpsc::sync_channel(8);
+    let monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+    monitor.on_foreign_member(move |member| tell.send(member).unwrap());
+    // Those of the group are no strangers, also while it grows.
+    group.resize(8).unwrap();
+    let to = common::port_of(&group);
+    let mut strangers = Vec::new();
+    for _ in 0..2 {
+        // The first is still there when the second is looked for.
+        let stranger = Stranger::joins("tcp", "127.0.0.1", to.port());
+        let member = told.recv_timeout(LOST).unwrap();
+        assert_eq!((member.address, member.holder().unwrap().pid), (to, stranger.child.id()));
+        strangers.push(stranger);
+    }
+    strangers.into_iter().for_each(Stranger::leaves);
+    drop(monitor);
+    assert!(told.recv().is_err(), "told twice");
 }
 
 #[test]

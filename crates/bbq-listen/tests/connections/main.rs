@@ -1,9 +1,11 @@
 //! What a group opens, whom it lets in, and how connections are accepted.
 
+mod abstract_names;
 mod accept_bounds;
 mod accept_delay;
 mod accept_until;
 mod adopted;
+mod before_bind;
 #[path = "../common/mod.rs"]
 mod common;
 mod evenness;

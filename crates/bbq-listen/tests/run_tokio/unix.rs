@@ -4,17 +4,18 @@
 
 use std::future::{pending, ready};
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::thread;
 
 use axum::Router;
 use axum::routing::get;
 use bbq_listen::{AsyncListener, Group, GroupOptions, TokioRunner};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
-use crate::client::LOST;
+use crate::client::{self, LOST};
 use crate::common;
 
 const DISTRIBUTIONS: [&str; 3] = ["shared", "accept-mutex", "handoff"];
@@ -60,6 +61,14 @@ fn what_is_queued_is_served() {
 
 #[test]
 fn axum_serves_them() {
+    let app = || Router::new().route("/", get(async || "hello"));
+    answers_http(async |listener: AsyncListener| axum::serve(listener.into_unix()?, app()).await);
+    answers_http(|listener: AsyncListener| listener.serve_axum(app()));
+}
+
+fn answers_http<Serving: IntoFuture<Output = io::Result<()>>>(
+    serve: impl Fn(AsyncListener) -> Serving + Sync,
+) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let group = group(&path, "shared");
@@ -73,10 +82,45 @@ fn axum_serves_them() {
             stream.read_to_string(&mut response).unwrap();
             assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
         });
-        let app = || Router::new().route("/", get(async || "hello"));
-        let serve = async |listener: AsyncListener| axum::serve(listener.into_unix()?, app()).await;
         TokioRunner::new().serve(&group, serve).run_until(async { drop(stopped.await) }).unwrap();
     });
+}
+
+/// A server whose address is configured has one code for all.
+#[test]
+fn one_listener_serves_tcp_files_and_abstract_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let name = format!("bbq-listen-any-{}", std::process::id());
+    let abstract_client =
+        || UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let groups = ["127.0.0.1:0".to_owned(), format!("unix://{}", path.display()), format!("unix://@{name}")]
+        .map(|address| Group::bind(&address).unwrap().workers(2).open().unwrap());
+    let mut tcp = client::connect(common::port_of(&groups[0]));
+    let mut unix = [connect(&path), abstract_client()];
+    let serve = async |listener: AsyncListener| {
+        let is_tcp = listener.local_addr().is_ok();
+        let mut listener = listener.into_any();
+        loop {
+            let (mut stream, peer) = listener.accept().await?;
+            assert_eq!(peer.0.is_some(), is_tcp);
+            tokio::spawn(async move {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).await?;
+                stream.write_all(&byte).await
+            });
+        }
+    };
+    tcp.write_all(b"t").unwrap();
+    unix.iter_mut().for_each(|stream| stream.write_all(b"u").unwrap());
+    let runner = groups.iter().fold(TokioRunner::new(), |runner, group| runner.serve(group, serve));
+    runner.run_until(ready(())).unwrap();
+    assert_eq!(client::answer(&mut tcp), b't');
+    for stream in &mut unix {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"u");
+    }
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Parts {
                     let share = strangers.sockets * 100 / (strangers.sockets + own);
                     let what = format!("shares its address with {} ({address})", strangers.names);
                     let effect = format!(
-                        "about {share} % of its senders never reach this server, as {} of {} sockets are foreign; no counter includes them",
+                        "up to {share} % of its senders never reach this server, as {} of {} sockets are foreign; no counter includes them",
                         strangers.sockets,
                         strangers.sockets + own
                     );

@@ -107,7 +107,7 @@ fn bbq_serves_with_the_configuration() {
     let container = &object(&manifest, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     let probe = container["readinessProbe"]["exec"]["command"].as_array().expect("a command");
     let probe: Vec<&str> = probe.iter().map(|word| word.as_str().expect("text")).collect();
-    assert_eq!(probe[0], "/usr/local/bin/bbq");
+    assert_eq!(probe[0], "/usr/bin/bbq");
     run(Command::new(BBQ).args(&probe[1..]).args(["--admin", &setup.admin()]), b"");
     let last = blocks("OpenTelemetry SDKs", "sh").len() - 1;
     let record = block("OpenTelemetry SDKs", "sh", last);
