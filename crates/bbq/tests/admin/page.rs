@@ -123,14 +123,14 @@ fn before_the_first_message_the_page_shows_how_to_send_it() {
     let shown = browser
         .run("return [...document.querySelectorAll('#first-commands code')].map((code) => code.textContent)");
     let commands: Vec<&str> = shown.as_array().expect("commands").iter().filter_map(Value::as_str).collect();
-    let [logger, curl, send] = commands[..] else { panic!("{commands:?}") };
+    let [logger, curl, lines, send] = commands[..] else { panic!("{commands:?}") };
     assert!(logger.starts_with("logger ") && curl.starts_with("curl "), "{commands:?}");
     let program = Path::new(BBQ).parent().expect("a directory").display();
     let send = format!("PATH={program}:$PATH; {send}");
-    for command in [logger, curl, &send] {
+    for command in [logger, curl, lines, &send] {
         run(Command::new("bash").args(["-c", command]), b"");
     }
-    server.wait_delivered(3);
+    server.wait_delivered(4);
     browser.wait("no commands", "return document.getElementById('first').hidden", |is| {
         is.as_bool() == Some(true)
     });
