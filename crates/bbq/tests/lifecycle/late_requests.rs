@@ -1,5 +1,7 @@
 //! If this fails, a request whose client was connected before a stop, reload or upgrade gets no response.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
