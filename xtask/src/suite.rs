@@ -3,9 +3,7 @@
 //! Cargo builds the test programs and would run one after the other. Most of them wait most of their time, for brokers, clocks and
 //! disks: so they run here, a few beside each other, and only those of `ALONE` as cargo does it.
 
-use std::env;
 use std::io::{self, Write};
-use std::num::NonZero;
 use std::path::Path;
 use std::thread;
 
@@ -54,11 +52,6 @@ const ALONE: [Test; 4] = [
     ("bbq-listen", "descriptors_run_out"),
     ("bbq-listen", "spreading"),
 ];
-/// The longest program, whose tests wait for brokers and servers most of their time: with a test more for every two processors it does
-/// not go on alone when all others have ended.
-const WAITING: Test = (PACKAGE, "sinks");
-/// What libtest reads the number of tests from that it runs at a time.
-const THREADS: &str = "RUST_TEST_THREADS";
 /// So many programs are named at the end with their time.
 const SLOWEST: usize = 10;
 
@@ -143,12 +136,7 @@ fn test(program: &TestProgram, shown: &mut beside::Shown) -> Outcome {
     let TestProgram { shown: name, options, .. } = program;
     let mut output = CargoOutput::of_program(name, options);
     shown.line(format!("     Running {name}\n").as_bytes());
-    let mut command = program.command();
-    if is(program, WAITING) && env::var_os(THREADS).is_none() {
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        command.env(THREADS, (processors + processors.div_ceil(2)).to_string());
-    }
-    let status = watched::status(command, Hangs::All, SILENCE_MAX, &mut |line| {
+    let status = watched::status(program.command(), Hangs::All, SILENCE_MAX, &mut |line| {
         shown.line(line);
         output.read(&String::from_utf8_lossy(line));
     });
