@@ -279,12 +279,15 @@ fn queued(status: &Value) -> u64 {
 fn cut(proxy: &FaultProxy, setup: &Setup, server: &Server<'_>, sent: &mut Sent) {
     let before = proxy.cuts();
     proxy.set(Mode::Cut);
-    wait(server, "cut connections", |status| {
-        if queued(status) == 0 {
-            sent.part(setup, true);
-        }
-        proxy.cuts() >= before + CUTS
-    });
+    // Between two attempts a sink pauses, for longer and longer.
+    for cuts in 1..=CUTS {
+        wait(server, "a cut connection", |status| {
+            if queued(status) == 0 {
+                sent.part(setup, true);
+            }
+            proxy.cuts() >= before + cuts
+        });
+    }
     proxy.set(Mode::Pass);
     wait_settled(server, sent);
 }
