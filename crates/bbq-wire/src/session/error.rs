@@ -119,14 +119,14 @@ mod tests {
     #[test]
     fn other_protocols_are_named() {
         for (bytes, says) in [
-            (b"GET ", "this is HTTP;"),
-            (b"HTTP", "this is HTTP;"),
-            (b"\x16\x03\x01\x02", "this is TLS;"),
-            (b"<13>", "this is text, which begins with \"<13>\";"),
-            (b"\0\x01\"\xff", "this begins with [00, 01, 22, ff];"),
+            (b"GET ", "this is HTTP"),
+            (b"HTTP", "this is HTTP"),
+            (b"\x16\x03\x01\x02", "this is TLS"),
+            (b"<13>", "this is text, which begins with \"<13>\""),
+            (b"\0\x01\"\xff", "this begins with [00, 01, 22, ff]"),
         ] {
             let error = SessionError::Magic { found: *bytes }.to_string();
-            assert!(error.starts_with(&format!("not the bbq protocol: {says} ")), "{error}");
+            assert_eq!(error, format!("not the bbq protocol: {says}"));
         }
     }
 }
