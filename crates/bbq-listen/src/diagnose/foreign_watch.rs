@@ -43,8 +43,9 @@ impl ForeignWatch {
         for group in groups {
             // The sockets of a group that is about to grow are not its own yet.
             let _no_resize = group.removed();
-            // Nobody knows where netlink is blocked.
-            members.extend(foreign_members(&group.address, || group.dispatch.sockets()).unwrap_or_default());
+            // Where netlink is blocked, nothing is ever known. After one query that fails, what was told is not told again.
+            let Ok(found) = foreign_members(&group.address, || group.dispatch.sockets()) else { return };
+            members.extend(found);
         }
         for member in &members {
             if !self.known.contains(member) {

@@ -91,7 +91,9 @@ impl Group {
     /// Each must have the transport and address of `options` (with port 0 any port, the same for all), and listen. For 0.0.0.0 a
     /// socket of `[::]` fits that takes IPv4, too, as systemd opens it; it shows IPv4 clients as `::ffff:1.2.3.4`. One socket is
     /// shared by all workers, whatever the distribution, and [`fallback`](Self::fallback) says so; several must be one for each
-    /// worker. The hook of [`GroupOptions::before_bind`] is not called. The descriptors become close-on-exec and non-blocking, and backlog and receive
+    /// worker. The hook of [`GroupOptions::before_bind`] is not called.
+    ///
+    /// The descriptors become close-on-exec and non-blocking, and backlog and receive
     /// buffer are set as in `options`.
     ///
     /// The file of a unix socket is not removed when the group closes: see [`set_owns_file`](Self::set_owns_file).

@@ -13,8 +13,8 @@ use tokio::net::{UnixStream, unix};
 use crate::{AnyStream, AsyncAnyListener, AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
 
 impl AsyncListener {
-    /// Serves `app` by `axum::serve`, on tcp and on unix sockets. When the server stops, connections that are idle are closed, once clients have had time for a
-    /// first request ([`stopped`](Self::stopped)), and requests in progress get their answers.
+    /// Serves `app` by `axum::serve`, on tcp and on unix sockets. When the server stops, connections that are idle are closed, once clients
+    /// have had time for a first request ([`stopped`](Self::stopped)), and requests in progress get their answers.
     ///
     /// For services of other types call `axum::serve(listener, service).with_graceful_shutdown(stopped)`, with the future that
     /// `stopped` returned before. A server without `with_graceful_shutdown` waits for idle connections, too: each stop takes as
