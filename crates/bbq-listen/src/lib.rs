@@ -53,6 +53,7 @@
 //! waits for the [`WorkerListener::descriptors`] inside of [`Heartbeat::sleep_while`]. A thread that blocks needs no event loop:
 //! [`Acceptor::accept_until`] waits for one connection.
 //!
+//! [`how_it_works`] says where the ideas come from, and what was measured.
 //! `examples/` has whole servers: a greeter, HTTP, a TCP proxy, a name server, and short ones on axum, hyper, mio and threads.
 //!
 //! # What it does for you
@@ -78,6 +79,8 @@
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
 #![deny(unsafe_code)]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // In front of the modules, as the compiler prints it first.
 #[cfg(not(target_os = "linux"))]
@@ -151,6 +154,9 @@ pub use tokio::listener::AsyncListener;
 pub use tokio::runner::TokioRunner;
 #[cfg(feature = "tokio")]
 pub use tokio::unix_listener::AsyncUnixListener;
+
+#[doc = include_str!("how_it_works.md")]
+pub mod how_it_works {}
 
 /// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "axum"))]

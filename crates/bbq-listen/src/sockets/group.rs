@@ -33,6 +33,20 @@ const REMOVED_LINGER: Duration = Duration::from_secs(3);
 ///
 /// Keep it while any worker serves. When it is dropped, the file of a unix socket is removed; the sockets are closed with the last
 /// worker listener. The kernel resets connections that are queued on a socket when it is closed.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Group;
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(2).open()?;
+/// println!("{} by {}", group.local_address(), group.distribution());
+/// // One for each worker, which serves it on a thread of its own.
+/// assert_eq!(group.worker_listeners().len(), 2);
+/// group.resize(3)?;
+/// assert_eq!(group.workers(), 3);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Group {
     // Dropped first: while a socket is open, no other file gets its inode number.
@@ -71,7 +85,7 @@ impl Group {
     ///
     /// # Errors
     /// If `address` is no address, or its host cannot be resolved.
-    pub fn bind(address: &str) -> Result<GroupOptions, ListenError> {
+    pub fn at(address: &str) -> Result<GroupOptions, ListenError> {
         let address =
             if address.contains("://") { address.parse()? } else { Address::parse("tcp", address)? };
         Ok(GroupOptions::new(address, worker_count()))

@@ -20,6 +20,20 @@ use std::fmt;
 pub const WEIGHT_MAX: u16 = 1000;
 
 /// How the socket of a `reuseport` group is chosen for a sender.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Distribution, Group, Steering};
+///
+/// let group = Group::at("127.0.0.1:0")?
+///     .workers(2)
+///     .distribution(Distribution::Reuseport)
+///     .steering(Steering::Weights(vec![3, 1]))
+///     .open()?;
+/// group.set_steering(&Steering::Hash)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Steering {

@@ -25,7 +25,7 @@ impl AsyncListener {
     /// use axum::{Router, routing::get};
     ///
     /// let app = Router::new().route("/", get(async || "hello\n"));
-    /// let group = bbq_listen::Group::bind("127.0.0.1:8080")?.open()?;
+    /// let group = bbq_listen::Group::at("127.0.0.1:8080")?.open()?;
     /// group.run_tokio(|listener| listener.serve_axum(app.clone()))
     /// # }
     /// ```

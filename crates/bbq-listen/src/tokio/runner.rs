@@ -19,7 +19,7 @@ impl Group {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
+    /// let group = bbq_listen::Group::at("127.0.0.1:7701")?.open()?;
     /// group.run_tokio(async |mut listener| {
     ///     loop {
     ///         let (mut stream, _peer) = listener.accept().await?;
@@ -79,7 +79,7 @@ impl Group {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use bbq_listen::{Datagram, Group, SendBatch};
     ///
-    /// let group = Group::bind("udp://127.0.0.1:7702")?.open()?;
+    /// let group = Group::at("udp://127.0.0.1:7702")?.open()?;
     /// group.run_tokio_datagrams(async |mut datagrams| {
     ///     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
     ///     loop {
@@ -122,8 +122,8 @@ impl Group {
 /// use std::time::Duration;
 /// use bbq_listen::{Group, TokioRunner};
 ///
-/// let streams = Group::bind("tcp://127.0.0.1:7701")?.open()?;
-/// let datagrams = Group::bind("udp://127.0.0.1:7701")?.open()?;
+/// let streams = Group::at("tcp://127.0.0.1:7701")?.open()?;
+/// let datagrams = Group::at("udp://127.0.0.1:7701")?.open()?;
 /// TokioRunner::new()
 ///     .on_stall(|event| eprintln!("{event:?}"))
 ///     .drain_timeout(Duration::from_secs(30))

@@ -90,7 +90,7 @@ fn only_the_owner_removes_the_file_of_a_unix_socket() {
 #[test]
 fn a_socket_for_both_families_fits_every_address_of_ipv4() {
     let opened = |only_v6: bool| {
-        let bind = Group::bind("[::]:0").expect("an address").workers(1).only_v6(only_v6);
+        let bind = Group::at("[::]:0").expect("an address").workers(1).only_v6(only_v6);
         bind.open().expect("it opens")
     };
     let both = opened(false);
