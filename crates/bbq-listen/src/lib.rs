@@ -152,6 +152,10 @@ pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 pub use tokio::listener::AsyncListener;
 #[cfg(feature = "tokio")]
 pub use tokio::runner::TokioRunner;
+#[cfg(feature = "rustls")]
+pub use tokio::tls::{
+    AsyncTlsListener, AsyncTlsStream, TLS_HANDSHAKE_TIMEOUT_DEFAULT, TLS_HANDSHAKES_MAX_DEFAULT,
+};
 #[cfg(feature = "tokio")]
 pub use tokio::unix_listener::AsyncUnixListener;
 

@@ -15,4 +15,8 @@ pub(crate) mod place;
 pub(crate) mod readiness;
 pub(crate) mod run;
 pub(crate) mod runner;
+#[cfg(feature = "rustls")]
+pub(crate) mod tls;
+#[cfg(feature = "tonic")]
+pub(crate) mod tonic;
 pub(crate) mod unix_listener;

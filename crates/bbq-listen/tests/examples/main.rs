@@ -1,6 +1,7 @@
 //! The examples, each as a process of its own.
 
 mod axum;
+mod axum_server;
 mod dns_cache;
 mod example;
 mod frozen;
@@ -13,5 +14,6 @@ mod late;
 mod std_and_mio;
 mod stream_proxy;
 mod taken;
+mod tls;
 mod tonic;
 mod upstream;

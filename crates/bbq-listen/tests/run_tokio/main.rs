@@ -13,4 +13,5 @@ mod runner;
 mod serves;
 mod several;
 mod stops;
+mod tls;
 mod unix;
