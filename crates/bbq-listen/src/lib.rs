@@ -66,6 +66,7 @@
 //!   longer ([`Group::run_tokio`], with the feature `tokio`).
 //! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
 //!   process, and [`Group::pause`] lets all workers end and other workers start.
+//! - **A restart loses nothing.** A `HandOver` takes the sockets of the process that serves, which then stops (feature `tokio`).
 //! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not
 //!   an error; the connections go on waiting in the queue.
 //! - **Replies are sent together.** A [`SendBatch`] sends many datagrams with one system call, and several to one peer as one
@@ -124,6 +125,8 @@ pub use limits::{
 };
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;
+#[cfg(feature = "tokio")]
+pub use sockets::hand_over::HandOver;
 pub use sockets::listener::WorkerListener;
 pub use sockets::options::{
     BACKLOG_DEFAULT, GroupOptions, KEEPALIVE_DEFAULT, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner,

@@ -15,6 +15,7 @@ pub(crate) mod place;
 pub(crate) mod readiness;
 pub(crate) mod run;
 pub(crate) mod runner;
+pub(crate) mod successors;
 #[cfg(feature = "rustls")]
 pub(crate) mod tls;
 #[cfg(feature = "tonic")]

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::tokio::part::{Part, has_one_twice};
 use crate::tokio::run::{Plan, run};
-use crate::{AsyncDatagrams, AsyncListener, ForeignMember, Group, STALL_THRESHOLD_MIN, StallEvent};
+use crate::{AsyncDatagrams, AsyncListener, ForeignMember, Group, HandOver, STALL_THRESHOLD_MIN, StallEvent};
 
 impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
@@ -213,6 +213,14 @@ impl<'a> TokioRunner<'a> {
     /// clients wait.
     pub fn yield_before_sleep(mut self, yields: bool) -> Self {
         self.plan.yields_before_sleep = yields;
+        self
+    }
+
+    /// Passes the sockets of all groups on to a successor that asks for them, and stops when it serves: [`HandOver`].
+    ///
+    /// If this process has a predecessor, it is told to stop when each worker has begun to serve.
+    pub fn hand_over(mut self, hand_over: HandOver) -> Self {
+        self.plan.hand_over = Some(hand_over);
         self
     }
 

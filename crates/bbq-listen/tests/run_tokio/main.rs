@@ -8,6 +8,7 @@ mod client;
 mod datagrams;
 mod ends;
 mod grace;
+mod hand_over;
 mod resizes;
 mod runner;
 mod serves;
