@@ -72,9 +72,9 @@
 //! - **Replies are sent together.** A [`SendBatch`] sends many datagrams with one system call, and several to one peer as one
 //!   message that the kernel cuts (UDP GSO), if the kernel can.
 //! - **It can be observed.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
-//!   [`Socket::accept_delay`]. Per group: [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
+//!   [`Socket::accept_delay`]. Per group: [`Group::taken`], [`Evenness`], [`Group::foreign_members`], and [`Group::diagnose`] (what is not as it was asked for).
 //!
-//! The crate knows nothing of messages, reads no connection, and logs nothing. It starts a thread only for a stall monitor and
+//! The crate knows nothing of messages, reads no connection, and logs nothing unless the feature `tracing` is on. It starts a thread only for a stall monitor and
 //! for `handoff`. The crate bbq-prefork serves a group by processes instead of threads.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
@@ -107,6 +107,7 @@ mod tokio;
 
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 pub use diagnose::evenness::Evenness;
+pub use diagnose::finding::Finding;
 pub use diagnose::foreign::ForeignMember;
 pub use diagnose::holder::Holder;
 pub use dispatch::open_count::OpenCount;

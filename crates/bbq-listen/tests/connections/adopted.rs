@@ -99,6 +99,11 @@ fn a_socket_for_both_families_fits_every_address_of_ipv4() {
     let new = Group::adopt(&ipv4, copies(&both)).expect("it fits");
     assert_eq!(new.local_address(), both.local_address());
     assert_eq!(new.fallback(), Some("one socket was handed over"));
+    let findings: Vec<String> = new.diagnose().iter().map(ToString::to_string).collect();
+    assert!(
+        findings.contains(&"spread by shared instead of auto: one socket was handed over".to_owned()),
+        "{findings:?}"
+    );
     TcpStream::connect(("127.0.0.1", port)).expect("it takes IPv4");
     let message = refusal(&options("tcp://0.0.0.0:0", 2), copies(&opened(true)));
     assert!(message.contains("another kind"), "{message}");
