@@ -5,6 +5,7 @@
 //! in conversation keep their workers (`conversations`).
 
 pub(crate) mod applied;
+pub(crate) mod connection_id;
 pub(crate) mod conversations;
 pub(crate) mod key;
 pub(crate) mod load;
@@ -55,6 +56,25 @@ pub enum Steering {
     /// Each datagram by itself, by chance: for one flow that is too busy for one worker. The datagrams of a sender come to all workers,
     /// and in no order. Only for udp.
     Packets,
+    /// By a number that the worker has written into the destination connection ids of QUIC: a client keeps its worker when its address
+    /// changes, and when a restart keeps the sockets. Only for udp.
+    ///
+    /// The number is that of the worker ([`WorkerListener::worker`](crate::WorkerListener::worker)), most significant bit first. The
+    /// server's generator of connection ids writes it; a random rest makes the ids different. Packets without such a number go by the
+    /// hash of the sender: those with which a client begins, versions other than 1 and 2, and numbers that no worker has.
+    ///
+    /// Each worker has an endpoint on its own socket, [`WorkerListener::socket`](crate::WorkerListener::socket). Do not run a
+    /// [`StallMonitor`](crate::StallMonitor) or a [`Receiver`](crate::Receiver) beside it: packets that another worker receives belong
+    /// to no connection of its own. The number can be read by everybody, so who wants to can send all packets to one worker.
+    ///
+    /// It has no word: no configuration chooses it.
+    ConnectionId {
+        /// The byte of the connection id at which the number begins, from 0.
+        offset: u8,
+        /// How many bits of the bytes there are the number: 1 to 16. With `n` workers at least `log2(n)`, and with more bits most
+        /// connection ids that clients choose have no worker's number.
+        bits: u8,
+    },
 }
 
 impl fmt::Display for Steering {
@@ -64,6 +84,9 @@ impl fmt::Display for Steering {
             Self::Cpu => f.write_str("cpu"),
             Self::Load => f.write_str("load"),
             Self::Packets => f.write_str("packets"),
+            Self::ConnectionId { offset, bits } => {
+                write!(f, "{bits} bits of the connection id at byte {offset}")
+            }
             Self::Weights(weights) => {
                 f.write_str("weights:")?;
                 for (index, weight) in weights.iter().enumerate() {

@@ -11,6 +11,7 @@ mod hand_over;
 mod http_ok;
 mod hyper;
 mod late;
+mod quic;
 mod replaced;
 mod std_and_mio;
 mod stream_proxy;

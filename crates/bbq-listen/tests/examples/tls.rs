@@ -19,13 +19,13 @@ use crate::example::{Example, command};
 use crate::late::{GET, catching};
 
 /// A certificate for `localhost`, and the files of it.
-struct Identity {
-    certificate: rcgen::Certificate,
+pub(crate) struct Identity {
+    pub(crate) certificate: rcgen::Certificate,
     directory: TempDir,
 }
 
 impl Identity {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let directory = TempDir::new().unwrap();
@@ -34,11 +34,15 @@ impl Identity {
         Self { certificate: cert, directory }
     }
 
-    fn start(&self, name: &str) -> Example {
+    /// Starts an example on a port of the system's choice.
+    pub(crate) fn spawn(&self, name: &str) -> Example {
         let path = |file: &str| self.directory.path().join(file);
         let mut command = command(name);
-        let command = command.arg("127.0.0.1:0").args([path("server.crt"), path("server.key")]);
-        catching(Example::spawn(command))
+        Example::spawn(command.arg("127.0.0.1:0").args([path("server.crt"), path("server.key")]))
+    }
+
+    fn start(&self, name: &str) -> Example {
+        catching(self.spawn(name))
     }
 
     fn connect(&self, server: &Example) -> StreamOwned<ClientConnection, TcpStream> {
