@@ -108,7 +108,13 @@ impl HandOver {
         check_user(&socket)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
         send(&socket, &[b'H', VERSION], &[])?;
-        hand_over.passed = receive_groups(&socket)?;
+        hand_over.passed = receive_groups(&socket).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                let text = "the process that serves does not answer; check whether it is stopped or blocked";
+                io::Error::new(ErrorKind::TimedOut, text)
+            }
+            _ => error,
+        })?;
         hand_over.predecessor = Some(socket);
         Ok(hand_over)
     }

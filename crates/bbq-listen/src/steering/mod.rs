@@ -65,9 +65,9 @@ pub enum Steering {
     ///
     /// Each worker has an endpoint on its own socket, [`WorkerListener::socket`](crate::WorkerListener::socket). Do not run a
     /// [`StallMonitor`](crate::StallMonitor) or a [`Receiver`](crate::Receiver) beside it: packets that another worker receives belong
-    /// to no connection of its own. The number can be read by everybody, so who wants to can send all packets to one worker.
+    /// to no connection of its own. Everybody can read the number, so a client can send all its packets to one worker.
     ///
-    /// It has no word: no configuration chooses it.
+    /// It cannot be parsed from text: only a program that writes connection ids can choose it.
     ConnectionId {
         /// The byte of the connection id at which the number begins, from 0.
         offset: u8,
