@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::api;
 use crate::circles;
 use crate::dist::published;
 use crate::needs;
@@ -14,6 +15,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide_to_build()?;
     tidy::run(root)?;
     circles::run(root)?;
+    api::check(root)?;
     cargo(&[], &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];

@@ -2,10 +2,11 @@
 //! check`. The
 //! continuous integration runs the same tasks.
 //!
-//! It has few dependencies, because it is built first: `syn` reads the sources for `circles`.
+//! It has few dependencies, because it is built first: `syn` reads the sources for `circles` and `api`.
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod beside;
 mod book;
 mod circles;
@@ -34,7 +35,9 @@ use go_server::{NATS, VERSITYGW};
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
-  lint     check formatting, clippy, documentation, the rules of tidy, and import circles
+  lint     check formatting, clippy, documentation, the rules of tidy, import circles, and the lists of public items
+  api [--update]
+           compare the public items of the libraries with their lists (public-api.txt); --update rewrites the lists
   test     run all tests, and end with their counts, the names of those that failed, and how to run each again;
            as root, first install the programs that the tests need; otherwise name those that are missing
   python   run the tests of the Python package alone, with the `bbq` that is built
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lint"] => in_root().and_then(lint::run),
+        ["api"] => in_root().and_then(api::check),
+        ["api", "--update"] => in_root().and_then(api::update),
         ["test"] => in_root().and_then(suite::run),
         ["book"] => in_root().and_then(book::run),
         ["python"] => in_root().and_then(suite::run_python),

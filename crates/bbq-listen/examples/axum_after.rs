@@ -25,7 +25,7 @@ async fn visits(State(count): State<Arc<AtomicU64>>) -> Json<u64> {
 fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let app = app();
-    let group = bbq_listen::Group::bind(&address)?.activated_or_open()?;
+    let group = bbq_listen::Group::at(&address)?.activated_or_open()?;
     println!("listening on {}", group.local_address());
     group.run_tokio(|listener| listener.serve_axum(app.clone()))
 }

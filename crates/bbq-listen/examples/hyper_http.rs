@@ -56,7 +56,7 @@ async fn serve(mut listener: AsyncListener) -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let group = Group::bind(&address)?.activated_or_open()?;
+    let group = Group::at(&address)?.activated_or_open()?;
     println!("listening on {}", group.local_address());
     group.run_tokio(serve)
 }

@@ -64,7 +64,7 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7701".to_owned());
     // Before the threads start, so that no signal ends the process on the spot.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let group = Group::bind(&address)?.activated_or_open()?;
+    let group = Group::at(&address)?.activated_or_open()?;
     let _monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
     let (stop, stopping) = io::pipe()?;
     thread::scope(|threads| {

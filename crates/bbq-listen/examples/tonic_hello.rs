@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".to_owned());
     let (_reporter, health) = health_reporter();
     let routes = Routes::new(health);
-    let group = Group::bind(&address)?.nodelay(true).activated_or_open()?;
+    let group = Group::at(&address)?.nodelay(true).activated_or_open()?;
     println!("listening on {}", group.local_address());
     group.run_tokio(|listener| listener.serve_axum(routes.clone().into_axum_router()))
 }

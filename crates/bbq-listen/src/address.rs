@@ -12,6 +12,17 @@ use socket2::{Domain, Type};
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// A transport protocol.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Transport;
+///
+/// let transport: Transport = "udp".parse()?;
+/// assert_eq!(transport, Transport::Udp);
+/// assert!(!transport.is_stream());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// TCP: connections.
@@ -56,6 +67,18 @@ impl fmt::Display for Transport {
 }
 
 /// A transport and an address of it. Prints as `tcp://127.0.0.1:7701`, `unixgram:///run/log`.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Address, Transport};
+///
+/// let address: Address = "tcp://127.0.0.1:7701".parse()?;
+/// assert_eq!(address.transport(), Transport::Tcp);
+/// let name: Address = "unix://@server".parse()?;
+/// assert_eq!(name.abstract_name(), Some(&b"server"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port. An IPv6 address takes IPv4 clients too when it is `[::]` and `net.ipv6.bindv6only` is 0, unless

@@ -7,6 +7,17 @@ use crate::Transport;
 use crate::limits::WORKERS_MAX;
 
 /// How connections and datagrams are spread over the workers.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Distribution, Group};
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(2).distribution(Distribution::Shared).open()?;
+/// assert_eq!(group.distribution(), Distribution::Shared);
+/// assert_eq!("handoff=fewest".parse::<Distribution>()?.to_string(), "handoff=fewest");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Distribution {
@@ -30,6 +41,17 @@ pub enum Distribution {
 }
 
 /// Which worker gets the next connection of a `handoff`.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Distribution, Group, HandoffRule};
+///
+/// let handoff = Distribution::Handoff(HandoffRule::Fewest);
+/// let group = Group::at("127.0.0.1:0")?.workers(2).distribution(handoff).open()?;
+/// assert_eq!(group.open_connections(), [0, 0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum HandoffRule {

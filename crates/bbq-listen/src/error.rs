@@ -8,6 +8,18 @@ use std::path::PathBuf;
 use crate::{Address, Distribution, Holder, Steering, Transport};
 
 /// Why a group could not be opened. The operator has to fix each of these; a retry does not help.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, ListenError};
+///
+/// let group = Group::at("127.0.0.1:0")?.open()?;
+/// // The address has an owner already.
+/// let refused = Group::open(&Group::at(&group.local_address().to_string())?);
+/// assert!(matches!(refused, Err(ListenError::AddressInUse { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name the other fields")]

@@ -53,6 +53,7 @@
 //! waits for the [`WorkerListener::descriptors`] inside of [`Heartbeat::sleep_while`]. A thread that blocks needs no event loop:
 //! [`Acceptor::accept_until`] waits for one connection.
 //!
+//! [`how_it_works`] says where the ideas come from, and what was measured.
 //! `examples/` has whole servers: a greeter, HTTP, a TCP proxy, a name server, and short ones on axum, hyper, mio and threads.
 //!
 //! # What it does for you
@@ -65,19 +66,22 @@
 //!   longer ([`Group::run_tokio`], with the feature `tokio`).
 //! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
 //!   process, and [`Group::pause`] lets all workers end and other workers start.
+//! - **A restart loses nothing.** A `HandOver` takes the sockets of the process that serves, which then stops (feature `tokio`).
 //! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not
 //!   an error; the connections go on waiting in the queue.
 //! - **Replies are sent together.** A [`SendBatch`] sends many datagrams with one system call, and several to one peer as one
 //!   message that the kernel cuts (UDP GSO), if the kernel can.
 //! - **It can be observed.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
-//!   [`Socket::accept_delay`]. Per group: [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
+//!   [`Socket::accept_delay`]. Per group: [`Group::taken`], [`Evenness`], [`Group::foreign_members`], and [`Group::diagnose`] (what is not as it was asked for).
 //!
-//! The crate knows nothing of messages, reads no connection, and logs nothing. It starts a thread only for a stall monitor and
+//! The crate knows nothing of messages, reads no connection, and logs nothing unless the feature `tracing` is on. It starts a thread only for a stall monitor and
 //! for `handoff`. The crate bbq-prefork serves a group by processes instead of threads.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
 #![deny(unsafe_code)]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // In front of the modules, as the compiler prints it first.
 #[cfg(not(target_os = "linux"))]
@@ -103,6 +107,7 @@ mod tokio;
 
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 pub use diagnose::evenness::Evenness;
+pub use diagnose::finding::Finding;
 pub use diagnose::foreign::ForeignMember;
 pub use diagnose::holder::Holder;
 pub use dispatch::open_count::OpenCount;
@@ -121,6 +126,8 @@ pub use limits::{
 };
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;
+#[cfg(feature = "tokio")]
+pub use sockets::hand_over::HandOver;
 pub use sockets::listener::WorkerListener;
 pub use sockets::options::{
     BACKLOG_DEFAULT, GroupOptions, KEEPALIVE_DEFAULT, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner,
@@ -149,8 +156,15 @@ pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 pub use tokio::listener::AsyncListener;
 #[cfg(feature = "tokio")]
 pub use tokio::runner::TokioRunner;
+#[cfg(feature = "rustls")]
+pub use tokio::tls::{
+    AsyncTlsListener, AsyncTlsStream, TLS_HANDSHAKE_TIMEOUT_DEFAULT, TLS_HANDSHAKES_MAX_DEFAULT,
+};
 #[cfg(feature = "tokio")]
 pub use tokio::unix_listener::AsyncUnixListener;
+
+#[doc = include_str!("how_it_works.md")]
+pub mod how_it_works {}
 
 /// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "axum"))]

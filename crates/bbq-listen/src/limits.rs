@@ -23,6 +23,11 @@ pub const STARVED_PAUSE: Duration = Duration::from_millis(50);
 pub const WORKERS_MAX: usize = 1024;
 
 /// The process's limits of open descriptors; `u64::MAX` means no limit.
+///
+/// ```
+/// let limit = bbq_listen::raise_descriptor_limit();
+/// println!("{} of at most {} descriptors", limit.soft, limit.hard);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DescriptorLimit {

@@ -1,6 +1,6 @@
 //! Parses transports, addresses, distributions and steerings. Only a host name needs the system's resolver.
 //!
-//! Invariant: `FromStr` parses what `Display` prints to the same value.
+//! Invariant: `FromStr` parses what `Display` prints to the same value, except for `Steering::ConnectionId`, which is for programs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;

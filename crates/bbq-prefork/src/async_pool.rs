@@ -12,6 +12,24 @@ use crate::event::PoolEvent;
 use crate::pool::PreforkPool;
 
 /// A [`PreforkPool`] whose master runs in a `current_thread` runtime: with threads no child can be started.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_prefork::{AsyncPreforkPool, Outcome, PreforkPool};
+///
+/// let group = bbq_listen::Group::at("127.0.0.1:8080")?.workers(4).open()?;
+/// let pool = PreforkPool::start(&group, |child| child.serve(|_connection| Outcome::Close))?;
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// runtime.block_on(async {
+///     let mut pool = AsyncPreforkPool::new(pool)?;
+///     while !pool.has_ended() {
+///         pool.handle_events(|event| eprintln!("{event:?}")).await?;
+///     }
+///     std::io::Result::Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncPreforkPool<'a> {
     // Dropped first: it registers the pool's descriptor.

@@ -34,6 +34,23 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const LAST_ROUNDS: usize = 16;
 
 /// The process of one worker of a [`PreforkPool`](crate::PreforkPool).
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::atomic::Ordering;
+///
+/// use bbq_prefork::{Outcome, PreforkPool};
+///
+/// let group = bbq_listen::Group::at("127.0.0.1:8080")?.workers(4).open()?;
+/// let pool = PreforkPool::start(&group, |child| {
+///     child.serve(|_connection| {
+///         child.served().fetch_add(1, Ordering::Relaxed);
+///         Outcome::Close
+///     })
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Child<'a> {
     shared: &'a Shared,

@@ -72,6 +72,67 @@ pub enum Outcome {
 }
 
 /// A connection that is being handled. It is non-blocking.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io;
+/// use std::num::NonZeroU64;
+///
+/// use bbq_prefork::{Connection, Outcome, PendingResponse};
+/// use rustix::io::Errno;
+/// use rustix::net::{RecvFlags, SendFlags, recv, send};
+///
+/// /// Sends each message back. If this process is killed in between, its successor sends what is missing.
+/// fn echo(connection: &Connection<'_>) -> io::Result<Outcome> {
+///     let mut buffer = [0; 4096];
+///     let (from, length) = match connection.unfinished_response()? {
+///         Some(unfinished) => {
+///             let total = unfinished.input.total();
+///             if unfinished.unwritten_bytes > 0 {
+///                 connection.peek(&mut buffer[..total])?;
+///             }
+///             (total - unfinished.unwritten_bytes, unfinished.unread_bytes)
+///         }
+///         None => {
+///             let length = connection.peek(&mut buffer)?.unread;
+///             if length == 0 {
+///                 return Ok(Outcome::Close);
+///             }
+///             let response = PendingResponse {
+///                 input_bytes: length,
+///                 output_bytes: length,
+///                 stamp: NonZeroU64::MIN,
+///                 mark: 0,
+///             };
+///             connection.begin_response(&response, &[])?;
+///             (0, length)
+///         }
+///     };
+///     let mut written = from;
+///     while written < length {
+///         match send(connection, &buffer[written..length], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+///             Ok(sent) => written += sent,
+///             Err(Errno::AGAIN) => return Ok(Outcome::AwaitRoom),
+///             Err(errno) => return Err(errno.into()),
+///         }
+///     }
+///     let _read = recv(connection, &mut buffer[..length], RecvFlags::DONTWAIT)?;
+///     connection.end_response();
+///     Ok(Outcome::AwaitInput)
+/// }
+///
+/// let group = bbq_listen::Group::at("127.0.0.1:7701")?.workers(4).open()?;
+/// let pool = bbq_prefork::PreforkPool::start(&group, |child| {
+///     child.serve(|connection| match echo(connection) {
+///         Ok(outcome) => outcome,
+///         // Nothing is there to read.
+///         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Outcome::AwaitInput,
+///         Err(_) => Outcome::Close,
+///     })
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Connection<'a> {
     pub(crate) number: RawFd,

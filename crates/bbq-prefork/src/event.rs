@@ -4,6 +4,18 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// What happened to a worker of a [`PreforkPool`](crate::PreforkPool).
+///
+/// ```no_run
+/// use bbq_prefork::PoolEvent;
+///
+/// fn tell(event: PoolEvent) {
+///     match event {
+///         PoolEvent::Replaced { worker, pid, status, .. } => eprintln!("worker {worker}: {pid} ended by {status}"),
+///         PoolEvent::Blocked { worker, pid } => eprintln!("worker {worker}: {pid} does not come back"),
+///         other => eprintln!("{other:?}"),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolEvent {

@@ -36,6 +36,8 @@
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
 
 #![deny(unsafe_code)]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "tokio")]
 mod async_pool;

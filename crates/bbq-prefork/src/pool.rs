@@ -50,6 +50,22 @@ const DROP_TIMEOUT: Duration = DRAIN_TIMEOUT.saturating_add(Duration::from_secs(
 /// A pool that is dropped is stopped first, and waits until its children have handled what is queued and ended: at most 6 s, and
 /// then it kills them. To wait without blocking, [`stop`](Self::stop) it and handle its events until it
 /// [has ended](Self::has_ended).
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Group;
+/// use bbq_prefork::{Outcome, PreforkPool};
+///
+/// let group = Group::at("127.0.0.1:8080")?.workers(4).open()?;
+/// let mut pool = PreforkPool::start(&group, |child| child.serve(|_connection| Outcome::Close))?;
+/// // A real server does this when the pool's descriptor is readable, and stops on a signal.
+/// pool.stop()?;
+/// while !pool.has_ended() {
+///     pool.handle_events(|event| eprintln!("{event:?}"))?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct PreforkPool<'a> {
     shared: Shared,
     run: Box<Run<'a>>,

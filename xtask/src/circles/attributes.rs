@@ -3,7 +3,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 
 /// `#[test]`, `#[cfg(test)]` and every other `cfg` that asks for `test`.
-pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) => list.path.is_ident("cfg") && asks_for_test(list.tokens.clone()),
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -36,7 +36,7 @@ pub(super) fn path_of_module(attributes: &[syn::Attribute]) -> Option<String> {
 }
 
 /// The attributes of an item, and the name that it defines.
-pub(super) fn of_item(item: &syn::Item) -> (&[syn::Attribute], Option<&syn::Ident>) {
+pub(crate) fn of_item(item: &syn::Item) -> (&[syn::Attribute], Option<&syn::Ident>) {
     match item {
         syn::Item::Const(item) => (&item.attrs, Some(&item.ident)),
         syn::Item::Enum(item) => (&item.attrs, Some(&item.ident)),

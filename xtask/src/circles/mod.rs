@@ -20,6 +20,8 @@ use crate::files;
 use folders::Use;
 use tree::Tree;
 
+pub(crate) use attributes::{is_for_tests, of_item};
+
 const REMEDY: &str = "move what two files of a circle need of each other to a file of its own below both, and import it from there";
 
 const REMEDY_OF_FOLDERS: &str = "move what the lower folder needs of the upper one to the lower one, or to a file beside both, or pass it as a parameter";

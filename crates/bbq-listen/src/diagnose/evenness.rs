@@ -5,6 +5,16 @@
 use crate::diagnose::chi_square;
 
 /// How much the shares of workers or sockets differ from equal ones.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Evenness;
+///
+/// let evenness = Evenness::of(&[105, 95]).ok_or("no connections")?;
+/// assert!(evenness.p > 0.05, "such a difference is no surprise");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Evenness {

@@ -12,6 +12,16 @@ use crate::diagnose::inet_diag::{BoundSocket, Protocol, bound_sockets};
 use crate::{Address, Group, Socket};
 
 /// A socket at a group's address, or at one that overlaps it, that the group did not open.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = bbq_listen::Group::at("127.0.0.1:0")?.workers(2).open()?;
+/// for member in group.foreign_members()? {
+///     eprintln!("{} is also bound by {:?}", member.address, member.holder());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignMember {

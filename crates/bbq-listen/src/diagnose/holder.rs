@@ -18,6 +18,17 @@ const STATE_LISTEN: &str = "0A";
 const FLAG_LISTENS: &str = "00010000";
 
 /// A process that holds a socket.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Holder;
+///
+/// if let Some(holder) = Holder::of(&"tcp://127.0.0.1:80".parse()?) {
+///     println!("{holder} listens there");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {

@@ -2,6 +2,7 @@
 
 pub(crate) mod chi_square;
 pub(crate) mod evenness;
+pub(crate) mod finding;
 pub(crate) mod foreign;
 pub(crate) mod foreign_watch;
 mod foresight;

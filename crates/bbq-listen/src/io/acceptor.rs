@@ -15,6 +15,24 @@ use crate::{Distribution, Heartbeat, Socket, WorkerListener};
 /// Accepts the connections of one worker: those of its own socket, and those of shared ones when they are armed in its epoll set.
 ///
 /// While it lives, its worker counts as present and gets connections.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::TcpStream;
+///
+/// use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Acceptor, Group};
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(1).open()?;
+/// let to = group.local_address().socket_address().ok_or("not tcp")?;
+/// let acceptor = Acceptor::new(group.worker_listener(0)?)?;
+/// let _client = TcpStream::connect(to)?;
+/// let outcome = acceptor.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut |accepted| {
+///     let _stream = TcpStream::from(accepted.stream);
+/// })?;
+/// assert_eq!(outcome.accepted, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Acceptor {
     worker_listener: ServedListener,

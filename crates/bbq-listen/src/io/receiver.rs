@@ -84,6 +84,22 @@ pub struct ReceiveOutcome {
 /// are armed in its epoll set.
 ///
 /// While it lives, its worker counts as present.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::UdpSocket;
+///
+/// use bbq_listen::{DATAGRAM_BYTES_MAX, Group, Receiver};
+///
+/// let group = Group::at("udp://127.0.0.1:0")?.workers(1).open()?;
+/// let to = group.local_address().socket_address().ok_or("not udp")?;
+/// let mut receiver = Receiver::new(group.worker_listener(0)?, DATAGRAM_BYTES_MAX)?;
+/// UdpSocket::bind("127.0.0.1:0")?.send_to(b"said", to)?;
+/// let outcome = receiver.receive_batch(&mut |datagram| assert_eq!(datagram.bytes, b"said"))?;
+/// assert_eq!(outcome.received, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Receiver {
     worker_listener: ServedListener,

@@ -28,6 +28,27 @@ const MESSAGE_BYTES_MAX: usize = 65_507;
 const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
 
 /// Datagrams to be sent together from one socket, mostly replies to a batch that was received.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::UdpSocket;
+///
+/// use bbq_listen::{Group, SendBatch};
+///
+/// let group = Group::at("udp://127.0.0.1:0")?.workers(1).open()?;
+/// let client = UdpSocket::bind("127.0.0.1:0")?;
+/// let mut batch = SendBatch::new(group.worker_listener(0)?.socket().clone());
+/// for text in ["one", "two"] {
+///     batch.add(client.local_addr()?, |bytes| {
+///         bytes.extend_from_slice(text.as_bytes());
+///         true
+///     });
+/// }
+/// batch.send();
+/// assert_eq!(batch.sent(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct SendBatch {
     socket: Arc<Socket>,

@@ -15,6 +15,20 @@ use crate::address::path_of_abstract;
 use crate::{Address, sys};
 
 /// A descriptor that systemd passed.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, activated};
+///
+/// let (mut web, mut admin) = (Vec::new(), Vec::new());
+/// for passed in activated()? {
+///     if passed.name == "admin" { &mut admin } else { &mut web }.push(passed.descriptor);
+/// }
+/// let web = Group::at("0.0.0.0:80")?.adopt(web)?;
+/// let admin = Group::at("127.0.0.1:9000")?.workers(1).adopt(admin)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Activated {

@@ -33,16 +33,30 @@ const REMOVED_LINGER: Duration = Duration::from_secs(3);
 ///
 /// Keep it while any worker serves. When it is dropped, the file of a unix socket is removed; the sockets are closed with the last
 /// worker listener. The kernel resets connections that are queued on a socket when it is closed.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::Group;
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(2).open()?;
+/// println!("{} by {}", group.local_address(), group.distribution());
+/// // One for each worker, which serves it on a thread of its own.
+/// assert_eq!(group.worker_listeners().len(), 2);
+/// group.resize(3)?;
+/// assert_eq!(group.workers(), 3);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Group {
     // Dropped first: while a socket is open, no other file gets its inode number.
     path: Option<OwnedPath>,
     handoff: Mutex<Option<Handoff>>,
     pub(super) inner: Arc<Inner>,
-    pub(super) options: GroupOptions,
+    pub(crate) options: GroupOptions,
     key: SteeringKey,
     fallback: Option<String>,
-    pub(super) receive_buffer_bytes: Option<u32>,
+    pub(crate) receive_buffer_bytes: Option<u32>,
 }
 
 /// The part of a group that worker listeners and the stall monitor share.
@@ -71,7 +85,7 @@ impl Group {
     ///
     /// # Errors
     /// If `address` is no address, or its host cannot be resolved.
-    pub fn bind(address: &str) -> Result<GroupOptions, ListenError> {
+    pub fn at(address: &str) -> Result<GroupOptions, ListenError> {
         let address =
             if address.contains("://") { address.parse()? } else { Address::parse("tcp", address)? };
         Ok(GroupOptions::new(address, worker_count()))
@@ -90,8 +104,8 @@ impl Group {
     ///
     /// Each must have the transport and address of `options` (with port 0 any port, the same for all), and listen. For 0.0.0.0 a
     /// socket of `[::]` fits that takes IPv4, too, as systemd opens it; it shows IPv4 clients as `::ffff:1.2.3.4`. One socket is
-    /// shared by all workers, whatever the distribution, and [`fallback`](Self::fallback) says so; several must be one for each
-    /// worker. The hook of [`GroupOptions::before_bind`] is not called.
+    /// shared by all workers, whatever the distribution: [`fallback`](Self::fallback) and [`diagnose`](Self::diagnose) say so, and with the
+    /// feature `tracing` a warning. Several must be one for each worker. The hook of [`GroupOptions::before_bind`] is not called.
     ///
     /// The descriptors become close-on-exec and non-blocking, and backlog and receive
     /// buffer are set as in `options`.
@@ -102,7 +116,13 @@ impl Group {
     /// [`steering_key`](Self::steering_key), which goes into the options.
     pub fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Self, ListenError> {
         check_workers(options)?;
-        Self::of(options, adopt(options, sockets)?)
+        let group = Self::of(options, adopt(options, sockets)?)?;
+        #[cfg(feature = "tracing")]
+        if let Some(reason) = group.unwanted_fallback() {
+            let (address, distribution) = (group.local_address(), group.distribution());
+            tracing::warn!(%address, %distribution, configured = %group.configured(), reason, "adopted sockets are spread in another way than they were asked to be");
+        }
+        Ok(group)
     }
 
     fn of(options: &GroupOptions, opened: Opened) -> Result<Self, ListenError> {

@@ -18,6 +18,20 @@ use crate::{Address, Distribution, Heartbeat, Socket};
 
 /// The sockets that one worker serves: its own, if the distribution gives it one, and those in its epoll set, which it shares
 /// with other workers.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Acceptor, Group};
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(2).open()?;
+/// let listener = group.worker_listener(1)?;
+/// assert_eq!(listener.worker(), 1);
+/// // An event loop waits for these.
+/// assert!(listener.descriptors().count() >= 1);
+/// let acceptor = Acceptor::new(listener)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct WorkerListener {
     worker: usize,

@@ -3,6 +3,8 @@
 pub(crate) mod activation;
 pub(crate) mod adopt;
 pub(crate) mod group;
+#[cfg(feature = "tokio")]
+pub(crate) mod hand_over;
 pub(crate) mod listener;
 pub(crate) mod open;
 pub(crate) mod options;

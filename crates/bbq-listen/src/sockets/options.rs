@@ -23,6 +23,22 @@ pub const RECEIVE_BUFFER_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
 pub const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// The options of a group. Each field has a method of the same name, which takes a value and returns the options, for a chain.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use bbq_listen::Group;
+///
+/// let group = Group::at("127.0.0.1:0")?
+///     .workers(4)
+///     .nodelay(true)
+///     .keepalive(Some(Duration::from_secs(120)))
+///     .open()?;
+/// assert_eq!(group.workers(), 4);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GroupOptions {
@@ -86,6 +102,16 @@ impl fmt::Debug for BeforeBind {
 }
 
 /// The owner of a socket file, by the numbers of user and group. `None` is left as it is.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, UnixOwner};
+///
+/// let clients = UnixOwner { user: None, group: UnixOwner::group_named("adm")? };
+/// let group = Group::at("unix:///run/server.sock")?.unix_mode(0o660).unix_owner(clients).open()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnixOwner {
     /// The user; only root may give a file to another one.
@@ -204,7 +230,7 @@ impl GroupOptions {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let group = bbq_listen::Group::bind("0.0.0.0:7701")?
+    /// let group = bbq_listen::Group::at("0.0.0.0:7701")?
     ///     .before_bind(|socket| socket2::SockRef::from(&socket).bind_device(Some(b"eth1")))
     ///     .open()?;
     /// # Ok(())

@@ -7,6 +7,18 @@ use crate::sys;
 
 /// A process that connected, or sent a datagram, by a unix socket: what the kernel says of it, which the process cannot choose
 /// unless it has privileges (unix(7), `SO_PEERCRED` and `SCM_CREDENTIALS`). The ids are those of this process's namespaces.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::os::unix::net::UnixStream;
+///
+/// use bbq_listen::PeerProcess;
+///
+/// let (client, _server) = UnixStream::pair()?;
+/// assert_eq!(PeerProcess::of(&client)?.pid, std::process::id());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PeerProcess {
     /// Process id; 0 if this process cannot see the other.

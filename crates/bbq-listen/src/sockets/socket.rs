@@ -35,6 +35,17 @@ impl std::fmt::Display for PeerAddress {
 }
 
 /// One socket of a [`Group`](crate::Group).
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = bbq_listen::Group::at("127.0.0.1:0")?.open()?;
+/// for socket in group.sockets() {
+///     let waiting = socket.queue().map_or(0, |state| state.queue);
+///     println!("socket {}: {} accepted, {waiting} waiting", socket.index(), socket.counters().accepted());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Socket {
     // Shared with the runtimes that wait for it.

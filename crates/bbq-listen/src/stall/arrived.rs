@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_datagram_that_was_handed_to_a_worker_waits_for_it() {
-        let group = Group::bind("udp://127.0.0.1:0").unwrap().workers(2).open().unwrap();
+        let group = Group::at("udp://127.0.0.1:0").unwrap().workers(2).open().unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let receiver = |worker| Receiver::new(group.worker_listener(worker).unwrap(), 64).unwrap();
         let _receivers = [0, 1].map(receiver);

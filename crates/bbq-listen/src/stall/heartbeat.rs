@@ -39,6 +39,19 @@ fn for_all_around_sleep(act: impl Fn(&dyn AroundSleep)) {
 }
 
 /// Shows whether a worker thread makes progress. All listeners that a thread serves share it.
+///
+/// ```
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// use bbq_listen::Heartbeat;
+///
+/// let heartbeat = Heartbeat::of_this_thread();
+/// // In place of the sleep stands the wait of an event loop.
+/// heartbeat.sleep_while(|| thread::sleep(Duration::from_millis(1)));
+/// heartbeat.beat();
+/// assert!(!heartbeat.is_asleep());
+/// ```
 #[derive(Debug)]
 pub struct Heartbeat {
     /// Whether the thread sleeps. If it never says so, it counts as running.

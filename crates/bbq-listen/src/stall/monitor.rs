@@ -39,6 +39,20 @@ use crate::{Distribution, ForeignMember, Group, Heartbeat, Socket};
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
 
 /// A change that the stall monitor reports.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor};
+///
+/// let group = Group::at("127.0.0.1:7701")?.open()?;
+/// let _monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| match event {
+///     StallEvent::Stalled { worker, .. } => eprintln!("worker {worker} does not come back"),
+///     StallEvent::Recovered { worker, rescued, .. } => eprintln!("worker {worker} is back, {rescued} rescued"),
+///     _ => {}
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallEvent {
@@ -61,6 +75,17 @@ pub enum StallEvent {
 }
 
 /// Watches the workers of some groups, on a thread of its own. Ends when dropped.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, STALL_THRESHOLD_DEFAULT, StallMonitor};
+///
+/// let group = Group::at("127.0.0.1:0")?.workers(2).open()?;
+/// let monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
+/// monitor.on_foreign_member(|member| eprintln!("another program is at {}", member.address));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct StallMonitor {
     groups: Arc<Mutex<Vec<Watched>>>,
@@ -432,7 +457,7 @@ mod tests {
 
     /// A connection, accepted from a group of its own.
     fn connection() -> (TcpStream, Accepted) {
-        let group = Group::bind("127.0.0.1:0").unwrap().workers(1).open().unwrap();
+        let group = Group::at("127.0.0.1:0").unwrap().workers(1).open().unwrap();
         let client = TcpStream::connect(group.local_address().socket_address().unwrap()).unwrap();
         let mut accepted = None;
         while accepted.is_none() {
@@ -479,7 +504,7 @@ mod tests {
     /// A server that turns its monitor off at a reload keeps the group.
     #[test]
     fn a_monitor_that_has_ended_leaves_no_descriptor_in_its_groups() {
-        let group = Group::bind("127.0.0.1:0").unwrap().workers(2).open().unwrap();
+        let group = Group::at("127.0.0.1:0").unwrap().workers(2).open().unwrap();
         let monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
         let alarm = Arc::downgrade(&monitor.alarm);
         drop(monitor);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::dispatch::benefits::Balance;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::sockets::options::GroupOptions;
+use crate::steering::connection_id::is_possible;
 use crate::steering::key::SenderHash;
 use crate::steering::pinned::PinnedProgram;
 use crate::steering::slots::{Slots, cpu_program, packets_program};
@@ -69,16 +70,10 @@ impl AppliedSteering {
                 "a connection has one worker for all of its packets; leave steering out".to_owned(),
             ));
         }
-        let slots = match steering {
-            Steering::Weights(weights) if weights.len() != workers => {
-                return Err(refused(format!(
-                    "it has {} weights for {workers} workers; write one for each",
-                    weights.len()
-                )));
-            }
-            Steering::Weights(weights) => Slots::of(weights),
-            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => Slots::even(workers),
-        };
+        if let Steering::ConnectionId { offset, bits } = *steering {
+            check_connection_id(address, offset, bits).map_err(|reason| refused(reason.to_owned()))?;
+        }
+        let slots = slots_of(steering, workers).map_err(refused)?;
         let (pinned, pins_problem) = match chooses && *steering == Steering::Load {
             true => pinned_program(options, balance),
             false => (None, None),
@@ -122,7 +117,7 @@ impl AppliedSteering {
     pub(crate) fn is_in_force(&self, steering: &Steering) -> bool {
         let is_exact = match steering {
             Steering::Weights(weights) => weights.len() == self.workers && self.slots == Slots::of(weights),
-            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => true,
+            _ => true,
         };
         self.steering == *steering && is_exact && self.problem.is_none()
     }
@@ -140,15 +135,13 @@ impl AppliedSteering {
     /// Sets the number of workers.
     pub(crate) fn resize(&mut self, workers: usize) {
         match &mut self.steering {
-            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => {
-                self.slots = Slots::even(workers);
-            }
             // A worker that was removed and is added again gets its slots back.
             Steering::Weights(weights) if workers > weights.len() => {
                 weights.resize(workers, 1);
                 self.slots = Slots::of(weights);
             }
             Steering::Weights(_) => {}
+            _ => self.slots = Slots::even(workers),
         }
         self.workers = workers;
     }
@@ -200,6 +193,9 @@ impl AppliedSteering {
             Steering::Cpu => cpu_program(sockets.len(), is_absent),
             Steering::Packets => packets_program(sockets.len(), is_absent),
             Steering::Load => slots.program_by_chance(),
+            Steering::ConnectionId { offset, bits } => {
+                slots.program_by_connection_id((offset, bits), sockets.len(), &absent, &self.hash)
+            }
             Steering::Hash | Steering::Weights(_) => slots.program(&self.hash),
         };
         self.absent = absent;
@@ -275,6 +271,28 @@ impl AppliedSteering {
         }
         Some(text)
     }
+}
+
+/// The owners of the slots at the start, or why there are none.
+fn slots_of(steering: &Steering, workers: usize) -> Result<Slots, String> {
+    match steering {
+        Steering::Weights(weights) if weights.len() != workers => {
+            Err(format!("it has {} weights for {workers} workers; write one for each", weights.len()))
+        }
+        Steering::Weights(weights) => Ok(Slots::of(weights)),
+        _ => Ok(Slots::even(workers)),
+    }
+}
+
+/// Why connection ids cannot have the number.
+fn check_connection_id(address: &Address, offset: u8, bits: u8) -> Result<(), &'static str> {
+    if !matches!(address, Address::Udp(_)) {
+        return Err("only datagrams of QUIC have connection ids; leave steering out");
+    }
+    if !is_possible(offset, bits) {
+        return Err("the number has 1 to 16 bits within the first 20 bytes of the connection id");
+    }
+    Ok(())
 }
 
 /// The program that the group has for itself, or why it has none although some are pinned.

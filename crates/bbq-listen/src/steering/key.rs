@@ -24,6 +24,18 @@ pub(crate) const SECOND_SHIFT: u32 = 15;
 /// [`GroupOptions::steering_key`](crate::GroupOptions::steering_key) has one.
 ///
 /// A program that hands over its sockets hands over the key as well, or senders of datagrams change their workers.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{Group, SteeringKey};
+///
+/// let group = Group::at("udp://127.0.0.1:0")?.workers(2).open()?;
+/// // The program that hands its sockets over sends these bytes with them.
+/// let bytes = group.steering_key().to_bytes();
+/// let options = Group::at("udp://127.0.0.1:0")?.steering_key(Some(SteeringKey::from_bytes(bytes)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SteeringKey([u8; 16]);
 

@@ -8,21 +8,21 @@ use crate::steering::key::{FIRST_SHIFT, LAST_FACTOR, SECOND_SHIFT, SLOT_BITS, Se
 use crate::sys::Instruction;
 
 // linux/filter.h, linux/bpf_common.h
-const LD_W_ABS: u16 = 0x20;
-const LD_H_ABS: u16 = 0x28;
-const LD_B_ABS: u16 = 0x30;
+pub(super) const LD_W_ABS: u16 = 0x20;
+pub(super) const LD_H_ABS: u16 = 0x28;
+pub(super) const LD_B_ABS: u16 = 0x30;
 const LD_H_IND: u16 = 0x48;
 const ALU_ADD: u16 = 0x04;
 const ALU_MUL: u16 = 0x24;
 const ALU_MOD: u16 = 0x94;
-const ALU_AND: u16 = 0x54;
+pub(super) const ALU_AND: u16 = 0x54;
 const ALU_LSH: u16 = 0x64;
-const ALU_RSH: u16 = 0x74;
+pub(super) const ALU_RSH: u16 = 0x74;
 const ALU_ADD_X: u16 = 0x0c;
 const ALU_XOR_X: u16 = 0xac;
-const JA: u16 = 0x05;
-const JEQ: u16 = 0x15;
-const JGE: u16 = 0x35;
+pub(super) const JA: u16 = 0x05;
+pub(super) const JEQ: u16 = 0x15;
+pub(super) const JGE: u16 = 0x35;
 const TAX: u16 = 0x07;
 const RET_K: u16 = 0x06;
 /// The offset of the network header, independent of the data pointer.
@@ -30,11 +30,11 @@ const NET: u32 = 0xfff0_0000;
 const AD_CPU: u32 = 0xffff_f000 + 36;
 const AD_RANDOM: u32 = 0xffff_f000 + 56;
 
-fn plain(code: u16, k: u32) -> Instruction {
+pub(super) fn plain(code: u16, k: u32) -> Instruction {
     Instruction { code, jump_true: 0, jump_false: 0, k }
 }
 
-fn jump(code: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
+pub(super) fn jump(code: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
     Instruction { code, jump_true, jump_false, k }
 }
 

@@ -21,6 +21,17 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// The programs that servers steer by, with `steering=load`. `bbq listen-setup` is this.
 ///
 /// A server of another user takes a program for each of its groups, while `owner` may read and write it.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{STEERING_PINS_DEFAULT, SteeringSetup, UnixOwner};
+///
+/// // As root, once after each start of the system.
+/// let owner = UnixOwner { user: UnixOwner::user_named("server")?, group: None };
+/// SteeringSetup::new(STEERING_PINS_DEFAULT, 8).owner(owner).install()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SteeringSetup {

@@ -1,5 +1,6 @@
 //! The worker of each slot, and of each processor.
 
+use crate::steering::connection_id::by_connection_id;
 use crate::steering::key::{SLOTS, SenderHash};
 use crate::steering::program::{by_cpu, by_random_number, by_slot};
 use crate::sys::Instruction;
@@ -67,6 +68,17 @@ impl Slots {
     /// Chooses by chance, in these proportions.
     pub(crate) fn program_by_chance(&self) -> Vec<Instruction> {
         by_random_number(&self.0)
+    }
+
+    /// Chooses by the worker's number in a connection id, and without one by the sender.
+    pub(crate) fn program_by_connection_id(
+        &self,
+        number: (u8, u8),
+        sockets: usize,
+        absent: &[u16],
+        hash: &SenderHash,
+    ) -> Vec<Instruction> {
+        by_connection_id(number, sockets, absent, hash, &self.0)
     }
 
     /// How many slots each of `workers` workers has.

@@ -14,12 +14,48 @@ use crate::tokio::counted_stream::CountedStream;
 use crate::{AsyncListener, PeerAddress, Transport, WorkerListener};
 
 /// Accepts the connections of one worker, whatever their transport: [`AsyncListener::into_any`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tokio::io::AsyncWriteExt;
+///
+/// // Or `127.0.0.1:7701`, or `unix://@server`.
+/// let group = bbq_listen::Group::at("unix:///run/server.sock")?.open()?;
+/// group.run_tokio(async |listener| {
+///     let mut listener = listener.into_any();
+///     loop {
+///         let (mut stream, peer) = listener.accept().await?;
+///         stream.write_all(format!("hello {peer}\n").as_bytes()).await?;
+///     }
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncAnyListener {
     listener: AsyncListener,
 }
 
 /// A connection of tcp or of a unix socket.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::AnyStream;
+///
+/// # let group = bbq_listen::Group::at("unix:///run/server.sock")?.open()?;
+/// # group.run_tokio(async |listener| {
+/// # let mut listener = listener.into_any();
+/// let (stream, _peer) = listener.accept().await?;
+/// match &*stream {
+///     AnyStream::Tcp(stream) => println!("from {}", stream.peer_addr()?),
+///     AnyStream::Unix(stream) => println!("from user {}", stream.peer_cred()?.uid()),
+///     _ => {}
+/// }
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AnyStream {

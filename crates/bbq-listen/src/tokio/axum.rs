@@ -25,7 +25,7 @@ impl AsyncListener {
     /// use axum::{Router, routing::get};
     ///
     /// let app = Router::new().route("/", get(async || "hello\n"));
-    /// let group = bbq_listen::Group::bind("127.0.0.1:8080")?.open()?;
+    /// let group = bbq_listen::Group::at("127.0.0.1:8080")?.open()?;
     /// group.run_tokio(|listener| listener.serve_axum(app.clone()))
     /// # }
     /// ```
@@ -104,6 +104,44 @@ impl Listener for AsyncAnyListener {
 
     fn local_addr(&self) -> io::Result<PeerAddress> {
         Ok(PeerAddress(self.worker_listener().address().socket_address()))
+    }
+}
+
+#[cfg(feature = "rustls")]
+impl crate::AsyncTlsListener {
+    /// As [`AsyncListener::serve_axum`], over TLS.
+    pub fn serve_axum(self, app: Router) -> impl IntoFuture<Output = io::Result<()>> {
+        let stopped = self.stopped();
+        axum::serve(self, app).with_graceful_shutdown(stopped)
+    }
+}
+
+/// As that of [`AsyncAnyListener`], over TLS.
+#[cfg(feature = "rustls")]
+impl Listener for crate::AsyncTlsListener {
+    type Io = crate::AsyncTlsStream;
+    type Addr = PeerAddress;
+
+    /// As that of [`AsyncListener`].
+    async fn accept(&mut self) -> (crate::AsyncTlsStream, PeerAddress) {
+        match crate::AsyncTlsListener::accept(self).await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.fail(error);
+                pending().await
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<PeerAddress> {
+        Ok(PeerAddress(self.worker_listener().address().socket_address()))
+    }
+}
+
+#[cfg(feature = "rustls")]
+impl Connected<IncomingStream<'_, crate::AsyncTlsListener>> for PeerAddress {
+    fn connect_info(stream: IncomingStream<'_, crate::AsyncTlsListener>) -> Self {
+        *stream.remote_addr()
     }
 }
 

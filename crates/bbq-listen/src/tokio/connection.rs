@@ -11,6 +11,36 @@ use crate::sys::{Directions, register_connection};
 
 /// A registered connection. Reading and writing go through its descriptor, without waiting, until they would block; then
 /// [`clear_ready`](AsyncFdReadyGuard::clear_ready) and wait again.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::ErrorKind;
+///
+/// use bbq_listen::AsyncConnection;
+/// use rustix::io::{Errno, read};
+///
+/// # let group = bbq_listen::Group::at("127.0.0.1:7701")?.open()?;
+/// # group.run_tokio(async |mut listener| loop {
+/// listener
+///     .accept_batch(64, |accepted| {
+///         let Ok(connection) = AsyncConnection::for_reading(accepted.stream) else { return };
+///         tokio::spawn(async move {
+///             let mut buffer = [0; 1024];
+///             loop {
+///                 match read(&connection, &mut buffer) {
+///                     Ok(0) => return Ok(()),
+///                     Ok(length) => println!("{length} bytes"),
+///                     Err(Errno::AGAIN) => connection.readable().await?.clear_ready(),
+///                     Err(errno) => return Err(std::io::Error::from(errno)),
+///                 }
+///             }
+///         });
+///     })
+///     .await?;
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncConnection {
     registration: AsyncFd<OwnedFd>,

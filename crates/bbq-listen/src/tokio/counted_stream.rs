@@ -18,6 +18,25 @@ use crate::tokio::ending::InProgress;
 ///
 /// The count is what `handoff=fewest` goes by, what [`Group::open_connections`](crate::Group::open_connections) returns, and what
 /// the end of [`Group::run_tokio`](crate::Group::run_tokio) waits for.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let group = bbq_listen::Group::at("127.0.0.1:7701")?.open()?;
+/// # group.run_tokio(async |mut listener| loop {
+/// let (stream, _peer) = listener.accept().await?;
+/// stream.set_nodelay(true)?;
+/// // What takes the stream by value gets it so. The connection counts as open until `open` is dropped.
+/// let (stream, open) = stream.into_parts();
+/// tokio::spawn(async move {
+///     let (mut input, mut output) = stream.into_split();
+///     let copied = tokio::io::copy(&mut input, &mut output).await;
+///     drop(open);
+///     copied
+/// });
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct CountedStream<Stream = TcpStream> {
     stream: Stream,

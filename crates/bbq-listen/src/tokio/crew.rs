@@ -29,10 +29,17 @@ pub(crate) struct ThreadPlan {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Present {
     threads: usize,
+    /// How many of them have begun to serve since the start of the run.
+    begun: usize,
     has_failed: bool,
 }
 
 impl Present {
+    /// Whether each thread has begun to serve.
+    pub(crate) fn is_serving(&self) -> bool {
+        !self.has_failed && self.threads > 0 && self.begun >= self.threads
+    }
+
     /// Whether the run is over.
     pub(crate) fn is_over(&self) -> bool {
         self.has_failed || self.threads == 0
@@ -113,7 +120,10 @@ impl<'scope, 'env, 'a> Crew<'scope, 'env, 'a> {
             let mut running = running;
             worker_runtime(yields_before_sleep)?.block_on(async {
                 let starting = starting.into_iter();
-                all(starting.map(|(part, listener, stop)| part.start(listener, stop, times)).collect()).await
+                let work: Vec<_> =
+                    starting.map(|(part, listener, stop)| part.start(listener, stop, times)).collect();
+                running.present.send_modify(|present| present.begun += 1);
+                all(work).await
             })?;
             running.fails = false;
             Ok(())

@@ -25,6 +25,21 @@ const _: () = assert!(RECEIVE_CALLS_PER_BATCH_MAX * DATAGRAMS_PER_CALL <= SEND_B
 ///
 /// The runtime needs its I/O and time drivers (`enable_all`). [`Group::run_tokio_datagrams`](crate::Group::run_tokio_datagrams)
 /// makes the runtimes and the receivers.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{AsyncDatagrams, Group};
+///
+/// let group = Group::at("udp://127.0.0.1:7702")?.open()?;
+/// group.run_tokio_datagrams(async |mut datagrams: AsyncDatagrams| {
+///     loop {
+///         let outcome = datagrams.receive_batch(|datagram| println!("from {}", datagram.peer)).await?;
+///         println!("{} together", outcome.received);
+///     }
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncDatagrams {
     readiness: Readiness,

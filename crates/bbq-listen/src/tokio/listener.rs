@@ -27,6 +27,25 @@ use crate::{
 ///
 /// The runtime needs its I/O and time drivers (`enable_all`). [`Group::run_tokio`](crate::Group::run_tokio) makes the runtimes
 /// and the listeners.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bbq_listen::{AsyncListener, Group};
+///
+/// let group = Group::at("127.0.0.1:7701")?.open()?;
+/// group.run_tokio(async |mut listener: AsyncListener| {
+///     let stopped = listener.stopped();
+///     tokio::pin!(stopped);
+///     loop {
+///         tokio::select! {
+///             accepted = listener.accept() => println!("{} has connected", accepted?.1),
+///             () = &mut stopped => return Ok(()),
+///         }
+///     }
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncListener {
     readiness: Readiness,

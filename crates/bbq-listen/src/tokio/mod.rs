@@ -15,4 +15,9 @@ pub(crate) mod place;
 pub(crate) mod readiness;
 pub(crate) mod run;
 pub(crate) mod runner;
+pub(crate) mod successors;
+#[cfg(feature = "rustls")]
+pub(crate) mod tls;
+#[cfg(feature = "tonic")]
+pub(crate) mod tonic;
 pub(crate) mod unix_listener;

@@ -5,7 +5,7 @@
 //! Invariant: when one worker fails, all end.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
@@ -19,7 +19,8 @@ use crate::limits::{DRAIN_TIMEOUT, FIRST_BYTE_GRACE_DEFAULT};
 use crate::tokio::crew::{Crew, Present, ThreadPlan};
 use crate::tokio::ending::StopTimes;
 use crate::tokio::part::Part;
-use crate::{ForeignMember, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor};
+use crate::tokio::successors::Successors;
+use crate::{ForeignMember, HandOver, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor};
 
 /// How a run is made.
 pub(crate) struct Plan {
@@ -28,6 +29,7 @@ pub(crate) struct Plan {
     pub(crate) on_foreign_member: Option<Box<dyn FnMut(ForeignMember) + Send>>,
     pub(crate) times: StopTimes,
     pub(crate) yields_before_sleep: bool,
+    pub(crate) hand_over: Option<HandOver>,
 }
 
 impl Default for Plan {
@@ -38,6 +40,7 @@ impl Default for Plan {
             on_foreign_member: None,
             times: StopTimes { drain: DRAIN_TIMEOUT, first_byte_grace: FIRST_BYTE_GRACE_DEFAULT },
             yields_before_sleep: false,
+            hand_over: None,
         }
     }
 }
@@ -48,6 +51,7 @@ impl fmt::Debug for Plan {
             .field("stall_threshold", &self.stall_threshold)
             .field("times", &self.times)
             .field("yields_before_sleep", &self.yields_before_sleep)
+            .field("hand_over", &self.hand_over)
             .finish_non_exhaustive()
     }
 }
@@ -59,7 +63,7 @@ pub(crate) fn run(
     runtime: &Runtime,
     until: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let Plan { stall_threshold, on_stall, on_foreign_member, times, yields_before_sleep } = plan;
+    let Plan { stall_threshold, on_stall, on_foreign_member, times, yields_before_sleep, hand_over } = plan;
     let monitor = StallMonitor::start(parts.iter().map(|part| part.group), stall_threshold, on_stall)?;
     if let Some(tell) = on_foreign_member {
         monitor.on_foreign_member(tell);
@@ -74,9 +78,11 @@ pub(crate) fn run(
         runtime
             .block_on(async {
                 let mut until = pin!(until);
+                let mut replaced = pin!(replaced(hand_over, parts, presence.clone()));
                 loop {
                     tokio::select! {
                         () = &mut until => return Ok(()),
+                        error = &mut replaced => return error.map_or(Ok(()), Err),
                         _ = presence.wait_for(Present::is_over) => return Ok(()),
                         () = any_changed(&mut resizes) => crew.follow()?,
                     }
@@ -84,6 +90,25 @@ pub(crate) fn run(
             })
             .and(crew.end())
     })
+}
+
+/// Completes when a successor serves, or with an error if none could be heard.
+async fn replaced(
+    hand_over: Option<HandOver>,
+    parts: &[Part<'_>],
+    mut presence: watch::Receiver<Present>,
+) -> Option<io::Error> {
+    let Some(hand_over) = hand_over else { return pending().await };
+    // An error means that the run is over.
+    drop(presence.wait_for(Present::is_serving).await);
+    let groups: Vec<_> = parts.iter().map(|part| part.group).collect();
+    match Successors::listen(hand_over, &groups) {
+        Ok(successors) => {
+            successors.one_serves(&groups).await;
+            None
+        }
+        Err(error) => Some(error),
+    }
 }
 
 /// Completes when one of the groups was resized.

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::tokio::part::{Part, has_one_twice};
 use crate::tokio::run::{Plan, run};
-use crate::{AsyncDatagrams, AsyncListener, ForeignMember, Group, STALL_THRESHOLD_MIN, StallEvent};
+use crate::{AsyncDatagrams, AsyncListener, ForeignMember, Group, HandOver, STALL_THRESHOLD_MIN, StallEvent};
 
 impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
@@ -19,7 +19,7 @@ impl Group {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
+    /// let group = bbq_listen::Group::at("127.0.0.1:7701")?.open()?;
     /// group.run_tokio(async |mut listener| {
     ///     loop {
     ///         let (mut stream, _peer) = listener.accept().await?;
@@ -79,7 +79,7 @@ impl Group {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use bbq_listen::{Datagram, Group, SendBatch};
     ///
-    /// let group = Group::bind("udp://127.0.0.1:7702")?.open()?;
+    /// let group = Group::at("udp://127.0.0.1:7702")?.open()?;
     /// group.run_tokio_datagrams(async |mut datagrams| {
     ///     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
     ///     loop {
@@ -122,8 +122,8 @@ impl Group {
 /// use std::time::Duration;
 /// use bbq_listen::{Group, TokioRunner};
 ///
-/// let streams = Group::bind("tcp://127.0.0.1:7701")?.open()?;
-/// let datagrams = Group::bind("udp://127.0.0.1:7701")?.open()?;
+/// let streams = Group::at("tcp://127.0.0.1:7701")?.open()?;
+/// let datagrams = Group::at("udp://127.0.0.1:7701")?.open()?;
 /// TokioRunner::new()
 ///     .on_stall(|event| eprintln!("{event:?}"))
 ///     .drain_timeout(Duration::from_secs(30))
@@ -213,6 +213,14 @@ impl<'a> TokioRunner<'a> {
     /// clients wait.
     pub fn yield_before_sleep(mut self, yields: bool) -> Self {
         self.plan.yields_before_sleep = yields;
+        self
+    }
+
+    /// Passes the sockets of all groups on to a successor that asks for them, and stops when it serves: [`HandOver`].
+    ///
+    /// If this process has a predecessor, it is told to stop when each worker has begun to serve.
+    pub fn hand_over(mut self, hand_over: HandOver) -> Self {
+        self.plan.hand_over = Some(hand_over);
         self
     }
 

@@ -13,6 +13,20 @@ use crate::tokio::counted_stream::CountedStream;
 use crate::{AsyncListener, Transport, WorkerListener};
 
 /// Accepts the connections of one worker of a group of unix sockets: [`AsyncListener::into_unix`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = bbq_listen::Group::at("unix:///run/server.sock")?.open()?;
+/// group.run_tokio(async |listener| {
+///     let mut listener = listener.into_unix()?;
+///     loop {
+///         let (stream, _unnamed) = listener.accept().await?;
+///         println!("user {} has connected", stream.peer_cred()?.uid());
+///     }
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncUnixListener {
     listener: AsyncListener,

@@ -11,7 +11,7 @@ use bbq_listen::{Acceptor, Address, Group, ListenError, bound_address};
 #[test]
 fn an_abstract_name_is_served_has_one_owner_and_no_file() {
     let name = format!("bbq-listen-test-{}", std::process::id());
-    let options = Group::bind(&format!("unix://@{name}")).unwrap().workers(2).unix_mode(0o600);
+    let options = Group::at(&format!("unix://@{name}")).unwrap().workers(2).unix_mode(0o600);
     let group = options.open().unwrap();
     assert_eq!(group.local_address().abstract_name(), Some(name.as_bytes()));
     assert!(!group.owns_file() && !Path::new(&format!("@{name}")).exists());

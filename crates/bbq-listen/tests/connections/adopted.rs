@@ -90,7 +90,7 @@ fn only_the_owner_removes_the_file_of_a_unix_socket() {
 #[test]
 fn a_socket_for_both_families_fits_every_address_of_ipv4() {
     let opened = |only_v6: bool| {
-        let bind = Group::bind("[::]:0").expect("an address").workers(1).only_v6(only_v6);
+        let bind = Group::at("[::]:0").expect("an address").workers(1).only_v6(only_v6);
         bind.open().expect("it opens")
     };
     let both = opened(false);
@@ -99,6 +99,11 @@ fn a_socket_for_both_families_fits_every_address_of_ipv4() {
     let new = Group::adopt(&ipv4, copies(&both)).expect("it fits");
     assert_eq!(new.local_address(), both.local_address());
     assert_eq!(new.fallback(), Some("one socket was handed over"));
+    let findings: Vec<String> = new.diagnose().iter().map(ToString::to_string).collect();
+    assert!(
+        findings.contains(&"spread by shared instead of auto: one socket was handed over".to_owned()),
+        "{findings:?}"
+    );
     TcpStream::connect(("127.0.0.1", port)).expect("it takes IPv4");
     let message = refusal(&options("tcp://0.0.0.0:0", 2), copies(&opened(true)));
     assert!(message.contains("another kind"), "{message}");

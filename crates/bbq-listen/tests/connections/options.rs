@@ -28,7 +28,7 @@ fn connect(group: &Group) -> TcpStream {
 
 #[test]
 fn connections_inherit_nodelay_keep_alive_and_time_outs() {
-    let options = Group::bind("127.0.0.1:0").unwrap().workers(1);
+    let options = Group::at("127.0.0.1:0").unwrap().workers(1);
     let by_default = options.open().unwrap();
     let _client = connect(&by_default);
     let connection = accepted(&by_default);
@@ -53,7 +53,7 @@ fn connections_inherit_nodelay_keep_alive_and_time_outs() {
 #[test]
 fn a_deferred_connection_is_accepted_when_it_has_said_something() {
     let group =
-        Group::bind("127.0.0.1:0").unwrap().workers(1).defer_accept(Duration::from_secs(60)).open().unwrap();
+        Group::at("127.0.0.1:0").unwrap().workers(1).defer_accept(Duration::from_secs(60)).open().unwrap();
     let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     let mut client = connect(&group);
     let outcome = acceptor.accept_batch(1, &mut |_| {}).unwrap();
@@ -64,7 +64,7 @@ fn a_deferred_connection_is_accepted_when_it_has_said_something() {
 
 #[test]
 fn ipv6_may_be_taken_alone() {
-    let options = Group::bind("[::]:0").unwrap().workers(2);
+    let options = Group::at("[::]:0").unwrap().workers(2);
     for only_v6 in [true, false] {
         let group = options.clone().only_v6(only_v6).open().unwrap();
         for socket in group.sockets() {
@@ -83,7 +83,7 @@ fn a_socket_file_has_the_mode_and_the_owner() {
     let group_id = if is_root { 4321 } else { mine.gid() };
     let owner = UnixOwner { user: None, group: Some(group_id) };
     let address = format!("unix://{}", path.display());
-    let _group = Group::bind(&address).unwrap().unix_mode(0o606).unix_owner(owner).open().unwrap();
+    let _group = Group::at(&address).unwrap().unix_mode(0o606).unix_owner(owner).open().unwrap();
     let metadata = std::fs::metadata(&path).unwrap();
     assert_eq!(metadata.permissions().mode() & 0o777, 0o606);
     assert_eq!((metadata.uid(), metadata.gid()), (mine.uid(), group_id));
@@ -94,7 +94,7 @@ fn a_socket_file_has_the_mode_and_the_owner() {
 fn a_listener_of_std_is_adopted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let group = Group::bind(&address.to_string()).unwrap().workers(1).adopt([listener]).unwrap();
+    let group = Group::at(&address.to_string()).unwrap().workers(1).adopt([listener]).unwrap();
     assert_eq!(group.local_address(), &Address::Tcp(address));
     let _client = connect(&group);
     accepted(&group);
@@ -102,9 +102,9 @@ fn a_listener_of_std_is_adopted() {
 
 #[test]
 fn an_address_without_a_transport_is_of_tcp() {
-    assert_eq!(Group::bind("127.0.0.1:80").unwrap().address, "tcp://127.0.0.1:80".parse().unwrap());
-    assert_eq!(Group::bind("udp://127.0.0.1:80").unwrap().address, "udp://127.0.0.1:80".parse().unwrap());
-    let error = std::io::Error::from(Group::bind("127.0.0.1").unwrap_err());
+    assert_eq!(Group::at("127.0.0.1:80").unwrap().address, "tcp://127.0.0.1:80".parse().unwrap());
+    assert_eq!(Group::at("udp://127.0.0.1:80").unwrap().address, "udp://127.0.0.1:80".parse().unwrap());
+    let error = std::io::Error::from(Group::at("127.0.0.1").unwrap_err());
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("no port"), "{error}");
 }

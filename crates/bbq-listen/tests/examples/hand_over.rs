@@ -79,7 +79,9 @@ fn tonic_loses_none() {
 /// What one client does: how long after it had connected it sent its request, and whether it got an answer.
 type Client = dyn Fn(SocketAddr, Duration) -> (Duration, bool) + Sync;
 
-fn exchange((request, answer): Exchange) -> impl Fn(SocketAddr, Duration) -> (Duration, bool) + Sync {
+pub(crate) fn exchange(
+    (request, answer): Exchange,
+) -> impl Fn(SocketAddr, Duration) -> (Duration, bool) + Sync {
     move |to, late| {
         let mut stream = TcpStream::connect(to).unwrap();
         let connected = Instant::now();
@@ -136,7 +138,8 @@ fn start_on(socket: &TcpListener, server: &Command) -> Example {
     catching(Example::spawn_with_input(&mut shell))
 }
 
-struct EndsClients<'a>(&'a AtomicBool);
+/// Also when an assertion fails.
+pub(crate) struct EndsClients<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndsClients<'_> {
     fn drop(&mut self) {

@@ -1,6 +1,7 @@
 //! The examples, each as a process of its own.
 
 mod axum;
+mod axum_server;
 mod dns_cache;
 mod example;
 mod frozen;
@@ -10,8 +11,11 @@ mod hand_over;
 mod http_ok;
 mod hyper;
 mod late;
+mod quic;
+mod replaced;
 mod std_and_mio;
 mod stream_proxy;
 mod taken;
+mod tls;
 mod tonic;
 mod upstream;

@@ -68,7 +68,7 @@ fn a_socket_that_was_shut_down_ends_it_under_axum_too() {
 #[test]
 fn in_a_runtime_it_says_where_to_call_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let group = Group::bind("127.0.0.1:0").unwrap().open().unwrap();
+    let group = Group::at("127.0.0.1:0").unwrap().open().unwrap();
     let error = runtime.block_on(async { group.run_tokio(greet).unwrap_err() });
     assert!(error.to_string().contains("outside of a runtime"), "{error}");
 }

@@ -32,7 +32,7 @@ fn every_connection_is_served_and_counted_while_it_is_open() {
 
 #[test]
 fn the_peer_is_the_clients_address() {
-    let group = Group::bind("127.0.0.1:0").unwrap().workers(1).open().unwrap();
+    let group = Group::at("127.0.0.1:0").unwrap().workers(1).open().unwrap();
     let (tell, told) = mpsc::sync_channel(1);
     let serve = |mut listener: AsyncListener| {
         let tell = tell.clone();

@@ -95,7 +95,7 @@ fn one_listener_serves_tcp_files_and_abstract_names() {
     let abstract_client =
         || UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let groups = ["127.0.0.1:0".to_owned(), format!("unix://{}", path.display()), format!("unix://@{name}")]
-        .map(|address| Group::bind(&address).unwrap().workers(2).open().unwrap());
+        .map(|address| Group::at(&address).unwrap().workers(2).open().unwrap());
     let mut tcp = client::connect(common::port_of(&groups[0]));
     let mut unix = [connect(&path), abstract_client()];
     let serve = async |listener: AsyncListener| {
