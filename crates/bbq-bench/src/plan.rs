@@ -16,7 +16,8 @@ pub struct Plan {
     pub(crate) sections: Vec<Section>,
     /// What is not measured, and why.
     pub(crate) left_out: Vec<String>,
-    pub(crate) conclude: Conclude,
+    /// `None` if each section speaks for itself.
+    pub(crate) conclude: Option<Conclude>,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -29,16 +30,11 @@ impl fmt::Debug for Plan {
 impl Plan {
     /// A plan without a conclusion.
     pub(crate) fn of(sections: Vec<Section>) -> Plan {
-        Plan {
-            sections,
-            left_out: Vec::new(),
-            conclude: Box::new(|_| Vec::new()),
-            verdicts: Box::new(|_, _| Vec::new()),
-        }
+        Plan { sections, left_out: Vec::new(), conclude: None, verdicts: Box::new(|_, _| Vec::new()) }
     }
 
     /// Keeps the sections whose titles begin with one of these words; without words all. What the results of all mean together is
-    /// not said then.
+    /// only said if no section is left out.
     ///
     /// # Errors
     /// If no title begins with one of the words.
@@ -51,9 +47,15 @@ impl Plan {
             let titles: Vec<&str> = self.sections.iter().map(|section| section.title.as_str()).collect();
             anyhow::bail!("no section begins with {word:?}; there are {}", titles.join("; "));
         }
+        let all = self.sections.len();
         self.sections.retain(|section| words.iter().any(|word| section.title.starts_with(word)));
-        self.conclude = Box::new(|_| Vec::new());
-        self.verdicts = Box::new(|_, _| Vec::new());
+        if self.sections.len() < all {
+            if self.conclude.take().is_some() {
+                self.left_out
+                    .push("the conclusion: it needs every section, and --only leaves out some".to_owned());
+            }
+            self.verdicts = Box::new(|_, _| Vec::new());
+        }
         Ok(self)
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         rows,
     )
     .beside(FLOOR, Metric::ServerCpu);
-    Ok(Plan { left_out, conclude: Box::new(seeds_table), ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, conclude: Some(Box::new(seeds_table)), ..Plan::of(vec![section]) })
 }
 
 fn load(settings: &Settings, server: std::net::SocketAddrV4, sent: &AtomicU64) -> anyhow::Result<Load> {

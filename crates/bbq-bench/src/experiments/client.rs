@@ -86,7 +86,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     )
     .of("call");
     let section = Section { baseline: Some((0, Metric::LatencyP50)), ..section };
-    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, conclude: Some(Box::new(conclude)), ..Plan::of(vec![section]) })
 }
 
 fn copy_alone(settings: &Settings) -> anyhow::Result<Sample> {

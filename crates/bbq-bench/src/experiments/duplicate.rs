@@ -17,7 +17,7 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
         [case("case 1: one listen address", 1), case("case 2: two listen addresses", 2)]
             .map(|case| section(case, &DISTRIBUTIONS))
             .into();
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
+    Ok(Plan { conclude: Some(Box::new(conclude)), ..Plan::of(sections) })
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {

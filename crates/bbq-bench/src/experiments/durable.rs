@@ -89,7 +89,11 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         "256 B, a batch each, acknowledged when on disk; as above.",
         pipelined,
     );
-    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined, nobody_waits()]) })
+    Ok(Plan {
+        left_out,
+        conclude: Some(Box::new(conclude)),
+        ..Plan::of(vec![waiting, pipelined, nobody_waits()])
+    })
 }
 
 /// What the time that messages may collect costs.

@@ -51,7 +51,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     )
     .of("greeting")
     .beside(DISTRIBUTIONS[0], Metric::ServerCpu);
-    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, conclude: Some(Box::new(conclude)), ..Plan::of(vec![section]) })
 }
 
 fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {

@@ -50,7 +50,7 @@ const CASES: [Case; 6] = [
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let sections = CASES.iter().map(|case| section(*case, &DISTRIBUTIONS)).collect();
     let verdicts = Box::new(|results: &Results<'_>, _: &SectionResults<'_>| decided(results));
-    Ok(Plan { conclude: Box::new(conclude), verdicts, ..Plan::of(sections) })
+    Ok(Plan { conclude: Some(Box::new(conclude)), verdicts, ..Plan::of(sections) })
 }
 
 /// A section with a row for each distribution.

@@ -65,7 +65,7 @@ fn cases() -> [(&'static str, Skewed); 4] {
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let sections = cases().into_iter().map(|(title, load)| section(title, load)).collect();
     let verdicts = Box::new(|_: &Results<'_>, section: &SectionResults<'_>| verdicts(section));
-    Ok(Plan { conclude: Box::new(conclude), verdicts, ..Plan::of(sections) })
+    Ok(Plan { conclude: Some(Box::new(conclude)), verdicts, ..Plan::of(sections) })
 }
 
 fn section(title: &str, load: Skewed) -> Section {

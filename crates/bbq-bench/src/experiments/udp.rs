@@ -65,7 +65,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         rows,
     )
     .of("datagram");
-    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, conclude: Some(Box::new(conclude)), ..Plan::of(vec![section]) })
 }
 
 /// A point of a line.
