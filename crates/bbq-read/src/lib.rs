@@ -10,8 +10,32 @@
 
 #![forbid(unsafe_code)]
 
+mod catalog;
+mod copies;
+mod cut;
+mod error;
+mod files;
+mod glob;
+mod identify;
+mod identity;
+mod known;
+mod limits;
+mod opening;
+mod orphans;
+mod reader;
+mod scan;
 mod spec;
 mod store;
+mod tick;
+mod tracked;
+mod turn;
+mod view;
+mod watch;
 
+pub use catalog::catalogued;
+pub use error::ReadError;
+pub use limits::Pace;
+pub use reader::Reader;
 pub use spec::{READ_OPTIONS, ReadSpec};
 pub use store::{FileBatch, Outcome, Settled, Store};
+pub use view::{Loss, LossReason, ReaderView};

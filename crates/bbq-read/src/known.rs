@@ -1,0 +1,45 @@
+//! Streams without a file that is open: entries of the catalog whose file has not been found yet, and files that were left.
+
+use std::collections::HashMap;
+
+use crate::catalog::Entry;
+use crate::identity::FileKey;
+
+/// Entries by inode and birth time. The device is not a part of the key, as its number can change with a restart of the machine.
+#[derive(Default)]
+pub(crate) struct Known {
+    entries: HashMap<(u64, u64), Vec<Entry>>,
+}
+
+impl Known {
+    pub(crate) fn add(&mut self, entry: Entry) {
+        self.entries.entry((entry.key.inode, entry.key.birth_ns)).or_default().push(entry);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().flatten()
+    }
+
+    /// Takes the entries of the file with this identity. Without a birth time, the device has to be the same.
+    pub(crate) fn take(&mut self, key: FileKey) -> Vec<Entry> {
+        let Some(mut entries) = self.entries.remove(&(key.inode, key.birth_ns)) else { return Vec::new() };
+        let has_device = entries.iter().any(|entry| entry.key.device == key.device);
+        let taken = entries
+            .extract_if(.., |entry| entry.key.device == key.device || (key.birth_ns != 0 && !has_device))
+            .collect();
+        if !entries.is_empty() {
+            self.entries.insert((key.inode, key.birth_ns), entries);
+        }
+        taken
+    }
+
+    /// Takes all entries for which this is true.
+    pub(crate) fn take_if(&mut self, is_taken: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        self.entries.retain(|_, entries| {
+            taken.extend(entries.extract_if(.., |entry| is_taken(entry)));
+            !entries.is_empty()
+        });
+        taken
+    }
+}

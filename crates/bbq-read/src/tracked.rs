@@ -1,0 +1,189 @@
+//! A file that the reader knows.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use bbq_wire::StreamId;
+use bbq_wire::batch::crc32c;
+
+use crate::catalog::EntryView;
+use crate::identity::{FileKey, Look, Prefix};
+use crate::limits::TAIL_BYTES_MAX;
+
+/// What the reader does with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It has a byte or more, and its stream is not decided.
+    New,
+    /// It may be a copy of a file that will be truncated: it waits until then.
+    Held(Instant),
+    /// It is read, and its name matches.
+    Named,
+    /// It has no name that matches any more, since then; it is read to its end.
+    Left(Instant),
+    /// It is compressed: an older part of a log that was read before.
+    Compressed,
+    /// Nothing more of it is read. It is forgotten when all of it is on disk.
+    Ended,
+    /// A lane failed. It is read again when the server starts again.
+    Resting,
+}
+
+/// A file. Invariant: durable <= handed <= read.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) key: FileKey,
+    pub(crate) path: PathBuf,
+    pub(crate) stream: StreamId,
+    pub(crate) prefix: Prefix,
+    /// The byte at which reading began.
+    pub(crate) start: u64,
+    /// Whether the catalog on disk has it.
+    pub(crate) is_catalogued: bool,
+    pub(crate) phase: Phase,
+    /// Whether it is read from its end on, as the reader is new.
+    pub(crate) from_end: bool,
+    /// Whether its content replaces another one: it is no copy of another file.
+    pub(crate) is_rewritten: bool,
+
+    /// Its size at the last look.
+    pub(crate) size: u64,
+    /// The largest size that was seen of this content.
+    pub(crate) largest: u64,
+    /// When the size last changed.
+    pub(crate) grown: Instant,
+    /// The second since which it has unread bytes; 0 if it has none.
+    pub(crate) behind_since: u64,
+    /// The byte up to which it is cut into records.
+    pub(crate) read: u64,
+    /// `FileBatch::to` of the last batch; the next one begins there.
+    pub(crate) handed: u64,
+    /// The byte up to which it is on disk in a lane.
+    pub(crate) durable: u64,
+    /// The bytes before `read`.
+    pub(crate) tail: Tail,
+    /// Whether `read` is in a line over the limit.
+    pub(crate) is_skipping: bool,
+
+    pub(crate) file: Option<File>,
+    /// Bytes of the batch that is handed over and not in a lane; 0 if there is none.
+    pub(crate) in_hand: usize,
+    /// `FileBatch::from` of the last batch.
+    pub(crate) previous: u64,
+    /// Whether it is in the queue of files to read.
+    pub(crate) is_queued: bool,
+    /// The scan that has found it last.
+    pub(crate) seen: u64,
+    /// When to try again what failed.
+    pub(crate) retry: Option<Instant>,
+}
+
+impl Tracked {
+    /// A file that a scan has found.
+    pub(crate) fn new(path: PathBuf, look: &Look, now: Instant) -> Tracked {
+        Tracked {
+            key: look.key,
+            path,
+            stream: StreamId([0; 16]),
+            prefix: Prefix::default(),
+            start: 0,
+            is_catalogued: false,
+            phase: Phase::New,
+            from_end: false,
+            size: look.size,
+            largest: look.size,
+            grown: now,
+            behind_since: 0,
+            read: 0,
+            handed: 0,
+            durable: 0,
+            tail: Tail::default(),
+            is_skipping: false,
+            file: None,
+            in_hand: 0,
+            previous: 0,
+            is_rewritten: false,
+            is_queued: false,
+            seen: 0,
+            retry: None,
+        }
+    }
+
+    /// Begins a stream, or goes on with one.
+    pub(crate) fn begin(&mut self, stream: StreamId, prefix: Prefix, start: u64, position: u64) {
+        self.stream = stream;
+        self.prefix = prefix;
+        self.start = start;
+        self.handed = position;
+        self.durable = position;
+        self.read = position.max(start);
+        self.tail = Tail::default();
+        self.is_skipping = false;
+    }
+
+    /// Goes back to the end of the last batch that is in a lane.
+    pub(crate) fn rewind(&mut self, to: u64) {
+        self.handed = to;
+        self.read = to.max(self.start);
+        self.tail = Tail::default();
+        self.is_skipping = false;
+    }
+
+    /// Whether its stream is decided, and a batch of it may have been handed over.
+    pub(crate) fn has_stream(&self) -> bool {
+        match self.phase {
+            Phase::Named | Phase::Left(_) | Phase::Ended | Phase::Resting => self.prefix.bytes > 0,
+            Phase::New | Phase::Held(_) | Phase::Compressed => false,
+        }
+    }
+
+    /// Bytes that are not on disk in a lane.
+    pub(crate) fn behind(&self) -> u64 {
+        match self.phase {
+            Phase::Compressed | Phase::Ended => 0,
+            // Lines over the limit at its end are in no batch.
+            _ if self.is_settled() => self.size.saturating_sub(self.read),
+            _ => self.size.saturating_sub(self.durable),
+        }
+    }
+
+    /// Notes its size.
+    pub(crate) fn note_size(&mut self, size: u64, now: Instant) {
+        if size != self.size {
+            self.grown = now;
+        }
+        self.size = size;
+        self.largest = self.largest.max(size);
+    }
+
+    /// Whether nothing of it is on the way to the disk.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.in_hand == 0 && self.durable == self.handed
+    }
+
+    /// Its entry of the catalog.
+    pub(crate) fn entry(&self) -> EntryView<'_> {
+        EntryView { stream: self.stream, key: self.key, prefix: self.prefix, start: self.start, path: &self.path }
+    }
+}
+
+/// The checksum of the bytes before a position. Invariant: bytes <= [`TAIL_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) bytes: u32,
+    crc: u32,
+}
+
+impl Tail {
+    /// Of the last of these bytes.
+    pub(crate) fn of(before: &[u8]) -> Tail {
+        let bytes = &before[before.len().saturating_sub(TAIL_BYTES_MAX)..];
+        Tail { bytes: bytes.len() as u32, crc: crc32c(bytes) }
+    }
+
+    /// Whether these are the bytes.
+    pub(crate) fn is_of(self, bytes: &[u8]) -> bool {
+        self.bytes as usize == bytes.len() && crc32c(bytes) == self.crc
+    }
+}

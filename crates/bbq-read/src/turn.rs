@@ -1,0 +1,198 @@
+//! The turn of a file: reads a bounded number of its bytes, cuts them, and hands a batch over.
+
+use std::io;
+use std::time::Instant;
+
+use bbq_spec::unix_ns;
+use bbq_wire::batch::{BatchBuilder, BatchIdentity, Compression, SourceKind};
+use memchr::memchr;
+
+use crate::cut::{self, Cut};
+use crate::identity::{Look, Prefix, beginning_of, read_full_at};
+use crate::limits::TURN_BYTES;
+use crate::reader::Reader;
+use crate::store::{FileBatch, Store};
+use crate::tracked::{Phase, Tail};
+use crate::view::LossReason;
+use crate::watch::FileIndex;
+
+/// What a read of a file has found.
+enum Piece {
+    /// The content is another one.
+    Replaced,
+    /// A part of a line over the limit.
+    Skipped,
+    /// What was cut, in a batch that may be empty.
+    Cut(Cut, Box<BatchBuilder>),
+}
+
+impl Reader {
+    /// Gives a file its turn.
+    pub(crate) fn turn(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) {
+        if let Err(error) = self.try_turn(index, now, store) {
+            self.unreadable(index, &error, now);
+        }
+    }
+
+    fn try_turn(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) -> io::Result<()> {
+        let Some(file) = self.files.get(index) else { return Ok(()) };
+        match file.phase {
+            _ if file.in_hand > 0 || file.retry.is_some_and(|retry| now < retry) => return Ok(()),
+            Phase::Compressed | Phase::Resting => return Ok(()),
+            Phase::Ended => {
+                self.forget_if_settled(index, store);
+                return Ok(());
+            }
+            Phase::New | Phase::Held(_) | Phase::Named | Phase::Left(_) => file.retry = None,
+        }
+        if !self.open_file(index, now)? {
+            return Ok(());
+        }
+        let Some(file) = self.files.get(index) else { return Ok(()) };
+        let Some(handle) = &file.file else { return Ok(()) };
+        let look = Look::at_file(handle)?;
+        file.note_size(look.size, now);
+        match file.phase {
+            Phase::New | Phase::Held(_) => return self.identify(index, now, store),
+            _ if !file.is_catalogued => return Ok(()),
+            _ => {}
+        }
+        if look.size < file.read || !self.grow_prefix(index)? {
+            self.truncated(index, now);
+            return Ok(());
+        }
+        if self.files.get(index).is_none_or(|file| file.read == file.size) {
+            return Ok(());
+        }
+        self.read(index, now, store)
+    }
+
+    /// Takes more bytes into the prefix of a file that was short. Returns whether the file still begins with the prefix.
+    fn grow_prefix(&mut self, index: FileIndex) -> io::Result<bool> {
+        let Some(file) = self.files.get(index) else { return Ok(true) };
+        let Some(handle) = &file.file else { return Ok(true) };
+        if file.prefix.is_full() || file.size == u64::from(file.prefix.bytes) {
+            return Ok(true);
+        }
+        let beginning = beginning_of(handle)?;
+        if !file.prefix.is_of(&beginning) {
+            return Ok(false);
+        }
+        file.prefix = Prefix::of(&beginning);
+        self.is_stale = true;
+        Ok(true)
+    }
+
+    fn read(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) -> io::Result<()> {
+        match self.read_piece(index, now)? {
+            Piece::Replaced => self.truncated(index, now),
+            Piece::Skipped => self.files.enqueue(index),
+            Piece::Cut(cut, batch) => {
+                for _ in 0..cut.oversize {
+                    self.view.lose(LossReason::Oversize, 0);
+                }
+                self.view.lose_bytes(LossReason::Oversize, cut.oversize_bytes);
+                let Some(file) = self.files.get(index) else { return Ok(()) };
+                if batch.is_empty() {
+                    if cut.taken > 0 && file.read < file.size {
+                        self.files.enqueue(index);
+                    }
+                    return Ok(());
+                }
+                self.hand_over(index, *batch, store);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and cuts, and moves the position of reading.
+    fn read_piece(&mut self, index: FileIndex, now: Instant) -> io::Result<Piece> {
+        let Reader { files, buffer, spec, view, pace, .. } = self;
+        let Some(file) = files.get(index) else { return Ok(Piece::Skipped) };
+        let Some(handle) = &file.file else { return Ok(Piece::Skipped) };
+        let line_bytes_max = spec.line_bytes_max;
+        let mut wanted = TURN_BYTES;
+        loop {
+            let tail = file.tail.bytes as usize;
+            let behind = usize::try_from(file.size - file.read).unwrap_or(usize::MAX);
+            let bytes = tail + wanted.min(behind);
+            if buffer.len() < bytes {
+                buffer.resize(bytes, 0);
+            }
+            let read = read_full_at(handle, &mut buffer[..bytes], file.read - tail as u64)?;
+            let Some((before, rest)) = buffer[..read].split_at_checked(tail) else { return Ok(Piece::Replaced) };
+            if !file.tail.is_of(before) {
+                return Ok(Piece::Replaced);
+            }
+            if file.is_skipping {
+                let taken = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+                file.is_skipping = !rest[..taken].ends_with(b"\n");
+                if !file.is_skipping {
+                    view.lose(LossReason::Oversize, 0);
+                }
+                view.lose_bytes(LossReason::Oversize, taken as u64);
+                file.tail = Tail::of(&buffer[..tail + taken]);
+                file.read += taken as u64;
+                return Ok(Piece::Skipped);
+            }
+            let is_all = rest.len() == behind;
+            let is_end = is_all && is_over(file.phase, file.grown, now, spec.incomplete, pace.quiet);
+            let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(rest.len().min(TURN_BYTES) * 9 / 8 + 256));
+            let cut = cut::lines(rest, line_bytes_max, is_end, &mut batch);
+            let is_too_long = cut.taken == 0 && rest.len() >= line_bytes_max + 2;
+            if cut.taken == 0 && !is_too_long && !is_all {
+                wanted = line_bytes_max + 2;
+                continue;
+            }
+            let taken = if is_too_long { rest.len() } else { cut.taken };
+            file.is_skipping = is_too_long;
+            file.tail = Tail::of(&buffer[..tail + taken]);
+            file.read += taken as u64;
+            if is_too_long {
+                view.lose_bytes(LossReason::Oversize, taken as u64);
+                return Ok(Piece::Skipped);
+            }
+            return Ok(Piece::Cut(cut, Box::new(batch)));
+        }
+    }
+
+    fn hand_over(&mut self, index: FileIndex, mut batch: BatchBuilder, store: &mut impl Store) {
+        let Some(file) = self.files.get(index) else { return };
+        let (stream, from, to, records) = (file.stream, file.handed, file.read, batch.records());
+        let first_sequence = to - u64::from(records) + 1;
+        batch.set_given_up(first_sequence - 1 - from);
+        let identity = BatchIdentity {
+            stream,
+            first_sequence,
+            base_time_ns: unix_ns(),
+            source: SourceKind::Lines,
+            compression: Compression::None,
+        };
+        let Some((bytes, _)) = batch.into_batch(&identity) else { return };
+        let size = bytes.len();
+        match store.hand_over(FileBatch { stream, from, to, records, bytes }) {
+            Ok(()) => {
+                (file.previous, file.handed, file.in_hand) = (from, to, size);
+                self.in_hand += size;
+            }
+            Err(_returned) => {
+                // The same lines are read again: the page cache has them, and no memory is kept for files that wait.
+                file.rewind(from);
+                self.is_blocked = true;
+                self.files.enqueue(index);
+            }
+        }
+    }
+}
+
+/// Whether the last line of a file will get no line feed any more.
+fn is_over(
+    phase: Phase,
+    grown: Instant,
+    now: Instant,
+    incomplete: Option<std::time::Duration>,
+    quiet: std::time::Duration,
+) -> bool {
+    let left = matches!(phase, Phase::Left(since) if now >= grown.max(since) + quiet);
+    left || incomplete.is_some_and(|wait| now >= grown + wait)
+}

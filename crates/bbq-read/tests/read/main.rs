@@ -1,0 +1,6 @@
+//! A reader on real files, with a store that tests hold in memory.
+
+#![expect(clippy::expect_used, reason = "a test fails by it")]
+
+mod basics;
+mod store;

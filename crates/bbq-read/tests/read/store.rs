@@ -1,0 +1,253 @@
+//! A server in memory: it checks every batch, forgets at a crash what is not durable, and wakes those who wait for lines.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bbq_read::{FileBatch, Outcome, Pace, ReadSpec, Reader, ReaderView, Settled, Store};
+use bbq_storage::DiskStorage;
+use bbq_wire::StreamId;
+use bbq_wire::batch::{Batch, BatchLimits};
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Longer than any machine takes: only a test that fails waits so long.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// What the server has of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// Records by the batch that ended at a byte.
+    pub batches: Vec<(u64, Vec<String>)>,
+    pub appended: u64,
+    pub durable: u64,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub streams: HashMap<StreamId, Stream>,
+    /// Streams in the order of their first batches.
+    pub order: Vec<StreamId>,
+    pub forgotten: Vec<StreamId>,
+    outcomes: Vec<Settled>,
+    /// Outcomes come only when the test says so.
+    pub is_manual: bool,
+    /// Batches that the next calls do not take.
+    pub refuse: u32,
+    /// Batches that are not appended.
+    pub later: u32,
+    /// Fails instead of becoming durable.
+    pub fails: bool,
+    pub refused: u32,
+    is_stopping: bool,
+}
+
+/// The server, shared by the test and the reader.
+#[derive(Clone)]
+pub struct Server {
+    state: Arc<Mutex<State>>,
+    changed: Arc<Condvar>,
+    event: Arc<OwnedFd>,
+}
+
+impl Server {
+    pub fn new() -> Server {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
+        Server { state: Arc::default(), changed: Arc::default(), event: Arc::new(event) }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic")
+    }
+
+    /// Wakes the reader.
+    pub fn wake(&self) {
+        rustix::io::write(&self.event, &1_u64.to_le_bytes()).expect("the counter has room");
+    }
+
+    /// Waits until this is true of the server.
+    pub fn wait(&self, what: &str, mut is_true: impl FnMut(&State) -> bool) {
+        let state = self.state();
+        let (state, timed_out) =
+            self.changed.wait_timeout_while(state, DEADLINE, |state| !is_true(state)).expect("no panic");
+        assert!(!timed_out.timed_out(), "{what}: {:#?}", state.streams);
+    }
+
+    /// All records, stream after stream.
+    pub fn lines(&self) -> Vec<String> {
+        lines_of(&self.state())
+    }
+
+    /// Waits until it has exactly these records, in any order of streams.
+    pub fn wait_for(&self, expected: &[&str]) {
+        let mut expected: Vec<String> = expected.iter().map(|line| (*line).to_owned()).collect();
+        expected.sort();
+        self.wait(&format!("waits for {expected:?}"), |state| {
+            let mut lines = lines_of(state);
+            lines.sort();
+            lines == expected
+        });
+    }
+
+    /// Tells those who wait that something of a reader has changed.
+    pub fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// The server was killed: what is not durable is lost.
+    pub fn crash(&self) {
+        let mut state = self.state();
+        state.outcomes.clear();
+        state.is_stopping = false;
+        for stream in state.streams.values_mut() {
+            let durable = stream.durable;
+            stream.batches.retain(|(to, _)| *to <= durable);
+            stream.appended = durable;
+        }
+    }
+}
+
+fn lines_of(state: &State) -> Vec<String> {
+    let batches = state.order.iter().filter_map(|stream| state.streams.get(stream)).flat_map(|stream| &stream.batches);
+    batches.flat_map(|(_, lines)| lines.clone()).collect()
+}
+
+impl Store for Server {
+    fn position(&mut self, stream: StreamId) -> u64 {
+        self.state().streams.get(&stream).map_or(0, |stream| stream.durable)
+    }
+
+    fn hand_over(&mut self, batch: FileBatch) -> Result<(), FileBatch> {
+        let mut state = self.state();
+        if state.refuse > 0 {
+            state.refuse -= 1;
+            state.refused += 1;
+            drop(state);
+            self.wake();
+            self.notify();
+            return Err(batch);
+        }
+        if state.later > 0 {
+            state.later -= 1;
+            let outcome = Settled { stream: batch.stream, to: batch.to, outcome: Outcome::Later };
+            state.outcomes.push(outcome);
+            drop(state);
+            self.wake();
+            return Ok(());
+        }
+        let lines = checked(&batch);
+        if !state.streams.contains_key(&batch.stream) {
+            state.order.push(batch.stream);
+        }
+        let is_manual = state.is_manual;
+        let fails = state.fails;
+        let stream = state.streams.entry(batch.stream).or_default();
+        assert_eq!(stream.appended, batch.from, "batches follow each other");
+        stream.appended = batch.to;
+        stream.batches.push((batch.to, lines));
+        let settled = |outcome| Settled { stream: batch.stream, to: batch.to, outcome };
+        if !is_manual {
+            stream.durable = if fails { stream.durable } else { batch.to };
+            state.outcomes.push(settled(Outcome::Appended));
+            state.outcomes.push(settled(if fails { Outcome::Failed } else { Outcome::Durable }));
+        } else {
+            state.outcomes.push(settled(Outcome::Appended));
+        }
+        drop(state);
+        self.wake();
+        self.notify();
+        Ok(())
+    }
+
+    fn settled(&mut self) -> Option<Settled> {
+        let mut state = self.state();
+        if state.outcomes.is_empty() {
+            let _may_be_zero = rustix::io::read(&self.event, &mut [0; 8]);
+            return None;
+        }
+        Some(state.outcomes.remove(0))
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        self.state().forgotten.push(stream);
+        self.notify();
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn is_stopping(&self) -> bool {
+        // The view may have changed since the last turn.
+        self.notify();
+        self.state().is_stopping
+    }
+}
+
+/// The records of a batch, all of whose numbers are as they must be.
+fn checked(batch: &FileBatch) -> Vec<String> {
+    let mut scratch = Vec::new();
+    let read = Batch::verify(&batch.bytes, BatchLimits::FORMAT, &mut scratch).expect("a batch");
+    assert_eq!(read.header.stream, batch.stream);
+    assert_eq!(read.header.records, batch.records);
+    assert!(batch.from < batch.to);
+    assert_eq!((read.span().first, read.span().last), (batch.from + 1, batch.to));
+    read.records().map(|record| String::from_utf8_lossy(record).into_owned()).collect()
+}
+
+/// Short times; no test depends on how short.
+pub const PACE: Pace = Pace {
+    rescan: Duration::from_secs(3600),
+    poll: Duration::from_millis(5),
+    scan_gap: Duration::ZERO,
+    quiet: Duration::from_millis(10),
+    copy_wait: Duration::from_millis(50),
+    event_wait: Duration::from_millis(10),
+    retry: Duration::from_millis(5),
+};
+
+/// A reader that runs.
+pub struct Running {
+    server: Server,
+    pub view: Arc<ReaderView>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub fn start(spec: &str, catalogs: &Path, server: &Server) -> Running {
+        Running::start_with(spec, catalogs, server, PACE)
+    }
+
+    pub fn start_with(spec: &str, catalogs: &Path, server: &Server, pace: Pace) -> Running {
+        let spec = ReadSpec::parse(spec).expect("a SPEC");
+        server.state().is_stopping = false;
+        let reader = Reader::open_with(&spec, catalogs, Arc::new(DiskStorage), pace).expect("a reader");
+        let view = reader.view();
+        let store = server.clone();
+        let thread = std::thread::spawn(move || reader.run(store));
+        Running { server: server.clone(), view, thread: Some(thread) }
+    }
+
+    /// Ends it, as a stop of the server does.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.server.state().is_stopping = true;
+        self.server.wake();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
