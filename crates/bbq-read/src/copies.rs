@@ -16,7 +16,10 @@ impl Reader {
     /// Whether a new file is, or may be, a copy. If it is, its stream is decided; if it may be, it waits.
     pub(crate) fn is_copy(&mut self, index: FileIndex, beginning: &[u8], look: &Look, now: Instant) -> bool {
         let is_of = |orphan: &Orphan| {
-            orphan.position > 0 && orphan.entry.key != look.key && orphan.entry.prefix.bytes > 0 && orphan.entry.prefix.is_of(beginning)
+            orphan.position > 0
+                && orphan.entry.key != look.key
+                && orphan.entry.prefix.bytes > 0
+                && orphan.entry.prefix.is_of(beginning)
         };
         if let Some(number) = self.orphans.all.iter().position(is_of)
             && self.go_on_in_copy(index, number, beginning, look, now)

@@ -8,10 +8,11 @@ use std::time::Instant;
 use bbq_wire::StreamId;
 
 use crate::catalog::Entry;
+use crate::fields;
 use crate::identity::{Look, Prefix, beginning_of};
+use crate::limits::OPEN_FILES_MAX;
 use crate::opening::open_known;
 use crate::orphans::Orphan;
-use crate::limits::OPEN_FILES_MAX;
 use crate::reader::Reader;
 use crate::store::Store;
 use crate::tracked::{Phase, Tracked};
@@ -19,8 +20,13 @@ use crate::view::LossReason;
 use crate::watch::FileIndex;
 
 /// The first bytes of files that gzip, zstd, xz, bzip2 and lz4 write.
-const COMPRESSED: [&[u8]; 5] =
-    [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z', b'X', b'Z', 0], b"BZh", &[0x04, 0x22, 0x4d, 0x18]];
+const COMPRESSED: [&[u8]; 5] = [
+    &[0x1f, 0x8b],
+    &[0x28, 0xb5, 0x2f, 0xfd],
+    &[0xfd, b'7', b'z', b'X', b'Z', 0],
+    b"BZh",
+    &[0x04, 0x22, 0x4d, 0x18],
+];
 
 impl Reader {
     /// Opens a file, if it is not open. Returns whether it is.
@@ -40,6 +46,8 @@ impl Reader {
         // Without a birth time, the inode may be that of another file.
         let is_same = prefix.bytes == 0 || prefix.is_of(&beginning_of(&handle)?);
         let Some(file) = self.files.get(index) else { return Ok(false) };
+        file.fields =
+            if self.spec.is_containers { fields::of_container(&path) } else { fields::of_file(&path) };
         file.path = path;
         file.file = Some(handle);
         self.open += 1;
@@ -58,7 +66,7 @@ impl Reader {
                 && file.in_hand == 0
                 && !matches!(file.phase, Phase::Left(_))
             {
-                file.file = None;
+                file.close();
                 self.open -= 1;
                 files -= 1;
             }
@@ -81,7 +89,12 @@ impl Reader {
     }
 
     /// Decides the stream of a file that has a byte or more and is open.
-    pub(crate) fn identify(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) -> io::Result<()> {
+    pub(crate) fn identify(
+        &mut self,
+        index: FileIndex,
+        now: Instant,
+        store: &mut impl Store,
+    ) -> io::Result<()> {
         let Some(file) = self.files.get(index) else { return Ok(()) };
         let Some(handle) = &file.file else { return Ok(()) };
         let beginning = beginning_of(handle)?;
@@ -92,11 +105,17 @@ impl Reader {
         let (key, is_rewritten, from_end) = (file.key, file.is_rewritten, file.from_end);
         if COMPRESSED.iter().any(|magic| beginning.starts_with(magic)) {
             tracing::info!("{} is compressed and is not read", file.path.display());
-            (file.phase, file.file) = (Phase::Compressed, None);
+            file.phase = Phase::Compressed;
+            file.close();
             self.open -= 1;
             self.view.compressed.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
+        let is_last = file.seen != self.scan.number;
+        file.format = match self.spec.format.of(&beginning) {
+            None if !is_last => return Ok(()),
+            format => format.unwrap_or_default(),
+        };
         let mut entries = self.known.take(key);
         if let Some(newest) = entries.iter().rposition(|entry| entry.prefix.is_of(&beginning)) {
             let entry = entries.remove(newest);
@@ -196,7 +215,9 @@ impl Reader {
     /// The byte behind the last line feed.
     fn last_line(&mut self, index: FileIndex) -> io::Result<u64> {
         let line_bytes_max = self.spec.line_bytes_max;
-        let Some((size, Some(handle))) = self.files.get(index).map(|file| (file.size, &file.file)) else { return Ok(0) };
+        let Some((size, Some(handle))) = self.files.get(index).map(|file| (file.size, &file.file)) else {
+            return Ok(0);
+        };
         crate::cut::last_line_end(handle, size, line_bytes_max)
     }
 }

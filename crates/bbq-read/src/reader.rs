@@ -64,6 +64,8 @@ pub(crate) struct ScanState {
     /// A scan then at the latest.
     pub(crate) next: Instant,
     pub(crate) next_tick: Instant,
+    /// No look at files without a name that matches before.
+    pub(crate) next_known: Instant,
     /// Whether a directory is on a file system without events.
     pub(crate) polls: bool,
 }
@@ -83,11 +85,7 @@ impl Reader {
     ///
     /// # Errors
     /// The catalog cannot be read for another reason than damage, or the directory cannot be created.
-    pub fn open(
-        spec: &ReadSpec,
-        directory: &Path,
-        storage: Arc<dyn Storage>,
-    ) -> Result<Reader, ReadError> {
+    pub fn open(spec: &ReadSpec, directory: &Path, storage: Arc<dyn Storage>) -> Result<Reader, ReadError> {
         Reader::open_with(spec, directory, storage, Pace::default())
     }
 
@@ -145,7 +143,15 @@ impl Reader {
             is_blocked: false,
             open: 0,
             buffer: Vec::new(),
-            scan: ScanState { number: 0, is_due: true, after: now, next: now, next_tick: now, polls: false },
+            scan: ScanState {
+                number: 0,
+                is_due: true,
+                after: now,
+                next: now,
+                next_tick: now,
+                next_known: now,
+                polls: false,
+            },
             problems,
         })
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::glob::Found;
+use crate::glob::{self, Found};
 use crate::identity::Look;
 use crate::limits::{FILES_MAX, SCAN_SHARE};
 use crate::reader::Reader;
@@ -16,7 +16,7 @@ impl Reader {
     pub(crate) fn scan(&mut self, now: Instant, store: &mut impl Store) {
         self.scan.is_due = false;
         self.scan.number += 1;
-        let mut found = self.spec.pattern.walk();
+        let mut found = glob::walk(&self.spec.patterns);
         found.files.retain(|(path, _)| !self.spec.is_excluded(path));
         self.problems.scan = found.problem.take();
         let mut replaced = 0;
@@ -31,7 +31,8 @@ impl Reader {
         }
         let took = now.elapsed();
         self.scan.after = now + took * SCAN_SHARE + self.pace.scan_gap;
-        self.scan.next = now + took * SCAN_SHARE + if self.scan.polls { self.pace.poll } else { self.pace.rescan };
+        self.scan.next =
+            now + took * SCAN_SHARE + if self.scan.polls { self.pace.poll } else { self.pace.rescan };
     }
 
     /// A file that matches. Returns whether it was renamed.
@@ -56,7 +57,9 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return false };
         let is_first_name = file.seen != number;
         file.seen = number;
-        let is_renamed = is_first_name && file.path != path && Look::at_path(&file.path).ok().map(|old| old.key) != Some(look.key);
+        let is_renamed = is_first_name
+            && file.path != path
+            && Look::at_path(&file.path).ok().map(|old| old.key) != Some(look.key);
         if is_renamed {
             file.path = path.to_owned();
             self.is_stale = true;
@@ -129,4 +132,3 @@ impl Reader {
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
 }
-

@@ -25,11 +25,16 @@ impl Reader {
         let later = std::mem::take(&mut self.later);
         later.into_iter().for_each(|index| self.files.enqueue(index));
         self.end_orphans(now, store);
+        if now >= self.scan.next_known {
+            self.look_after_known(now, store);
+        }
         self.publish();
     }
 
     fn look_after(&mut self, index: FileIndex, now: Instant) {
         let pace = self.pace;
+        // A last line or event may be taken after a while.
+        let waits = self.spec.incomplete.is_some() || self.spec.multiline.is_some();
         let Some(file) = self.files.get(index) else { return };
         match file.phase {
             Phase::Left(since) => {
@@ -43,14 +48,14 @@ impl Reader {
             Phase::Ended | Phase::Held(_) => self.files.enqueue(index),
             Phase::Named if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
             Phase::New if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
-            Phase::Named if file.read < file.size && file.in_hand == 0 && self.spec.incomplete.is_some() => self.files.enqueue(index),
+            Phase::Named if file.read < file.size && file.in_hand == 0 && waits => self.files.enqueue(index),
             Phase::Named | Phase::New
                 if file.file.is_some()
                     && file.in_hand == 0
                     && file.read == file.size
                     && now >= file.grown + self.spec.idle_close =>
             {
-                file.file = None;
+                file.close();
                 self.open -= 1;
             }
             _ => {}
@@ -60,9 +65,10 @@ impl Reader {
     /// A file that could not be read: it is tried again later.
     pub(crate) fn unreadable(&mut self, index: FileIndex, error: &io::Error, now: Instant) {
         let Some(file) = self.files.get(index) else { return };
-        let text = format!("cannot read {}: {error}; check its owner and mode, and the disk", file.path.display());
+        let text =
+            format!("cannot read {}: {error}; check its owner and mode, and the disk", file.path.display());
         file.retry = Some(now + self.pace.retry);
-        if file.file.take().is_some() {
+        if file.close() {
             self.open -= 1;
         }
         if let Some(silent) = self.problems.log.report() {
@@ -77,7 +83,10 @@ impl Reader {
         if file.phase != Phase::Resting {
             file.phase = Phase::Resting;
             self.view.resting.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("{} is not read until the server starts again, as its lane failed", file.path.display());
+            tracing::error!(
+                "{} is not read until the server starts again, as its lane failed",
+                file.path.display()
+            );
         }
     }
 
@@ -140,7 +149,10 @@ impl Reader {
         match self.save() {
             Ok(()) => self.problems.catalog = None,
             Err(error) => {
-                let text = format!("cannot write the catalog of reader {}: {error}; new files are not read. Check the disk of the data directory", self.spec.source);
+                let text = format!(
+                    "cannot write the catalog of reader {}: {error}; new files are not read. Check the disk of the data directory",
+                    self.spec.source
+                );
                 tracing::warn!("{text}");
                 self.problems.catalog = Some(text);
             }

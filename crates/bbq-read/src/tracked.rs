@@ -8,6 +8,8 @@ use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
 use crate::catalog::EntryView;
+use crate::fields::FileFields;
+use crate::format::Format;
 use crate::identity::{FileKey, Look, Prefix};
 use crate::limits::TAIL_BYTES_MAX;
 
@@ -61,6 +63,10 @@ pub(crate) struct Tracked {
     pub(crate) handed: u64,
     /// The byte up to which it is on disk in a lane.
     pub(crate) durable: u64,
+    /// How its lines are written.
+    pub(crate) format: Format,
+    /// What its path says of its lines; empty while it is closed.
+    pub(crate) fields: FileFields,
     /// The bytes before `read`.
     pub(crate) tail: Tail,
     /// Whether `read` is in a line over the limit.
@@ -98,6 +104,8 @@ impl Tracked {
             read: 0,
             handed: 0,
             durable: 0,
+            format: Format::Plain,
+            fields: FileFields::new(),
             tail: Tail::default(),
             is_skipping: false,
             file: None,
@@ -138,6 +146,12 @@ impl Tracked {
         }
     }
 
+    /// Closes it. Returns whether it was open.
+    pub(crate) fn close(&mut self) -> bool {
+        self.fields = FileFields::new();
+        self.file.take().is_some()
+    }
+
     /// Bytes that are not on disk in a lane.
     pub(crate) fn behind(&self) -> u64 {
         match self.phase {
@@ -164,7 +178,13 @@ impl Tracked {
 
     /// Its entry of the catalog.
     pub(crate) fn entry(&self) -> EntryView<'_> {
-        EntryView { stream: self.stream, key: self.key, prefix: self.prefix, start: self.start, path: &self.path }
+        EntryView {
+            stream: self.stream,
+            key: self.key,
+            prefix: self.prefix,
+            start: self.start,
+            path: &self.path,
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use bbq_wire::batch::{BatchBuilder, BatchIdentity, Compression, SourceKind};
 use memchr::memchr;
 
 use crate::cut::{self, Cut};
+use crate::events::{Rules, events};
+use crate::format::Format;
 use crate::identity::{Look, Prefix, beginning_of, read_full_at};
 use crate::limits::TURN_BYTES;
 use crate::reader::Reader;
@@ -120,7 +122,9 @@ impl Reader {
                 buffer.resize(bytes, 0);
             }
             let read = read_full_at(handle, &mut buffer[..bytes], file.read - tail as u64)?;
-            let Some((before, rest)) = buffer[..read].split_at_checked(tail) else { return Ok(Piece::Replaced) };
+            let Some((before, rest)) = buffer[..read].split_at_checked(tail) else {
+                return Ok(Piece::Replaced);
+            };
             if !file.tail.is_of(before) {
                 return Ok(Piece::Replaced);
             }
@@ -137,13 +141,26 @@ impl Reader {
             }
             let is_all = rest.len() == behind;
             let is_end = is_all && is_over(file.phase, file.grown, now, spec.incomplete, pace.quiet);
-            let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(rest.len().min(TURN_BYTES) * 9 / 8 + 256));
-            let cut = cut::lines(rest, line_bytes_max, is_end, &mut batch);
-            let is_too_long = cut.taken == 0 && rest.len() >= line_bytes_max + 2;
-            if cut.taken == 0 && !is_too_long && !is_all {
-                wanted = line_bytes_max + 2;
+            let is_quiet = is_all && now >= file.grown + pace.event_wait;
+            let mut rules = Rules {
+                format: file.format,
+                multiline: spec.multiline.as_ref(),
+                line_bytes_max,
+                is_end,
+                is_quiet,
+                is_forced: false,
+            };
+            let (mut cut, mut batch) = cut_piece(rest, &rules);
+            let most = rules.bytes_max();
+            if cut.taken == 0 && rest.len() < most && !is_all {
+                wanted = most;
                 continue;
             }
+            if cut.taken == 0 && rest.len() >= most {
+                rules.is_forced = true;
+                (cut, batch) = cut_piece(rest, &rules);
+            }
+            let is_too_long = cut.taken == 0 && rest.len() >= most;
             let taken = if is_too_long { rest.len() } else { cut.taken };
             file.is_skipping = is_too_long;
             file.tail = Tail::of(&buffer[..tail + taken]);
@@ -161,6 +178,7 @@ impl Reader {
         let (stream, from, to, records) = (file.stream, file.handed, file.read, batch.records());
         let first_sequence = to - u64::from(records) + 1;
         batch.set_given_up(first_sequence - 1 - from);
+        batch.set_fields(file.fields.iter().map(|(name, value)| (*name, value.as_str())));
         let identity = BatchIdentity {
             stream,
             first_sequence,
@@ -183,6 +201,18 @@ impl Reader {
             }
         }
     }
+}
+
+fn cut_piece(bytes: &[u8], rules: &Rules<'_>) -> (Cut, BatchBuilder) {
+    let room = bytes.len().min(TURN_BYTES) * 9 / 8 + 512;
+    let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(room));
+    let cut = match rules {
+        Rules { format: Format::Plain, multiline: None, line_bytes_max, is_end, .. } => {
+            cut::lines(bytes, *line_bytes_max, *is_end, &mut batch)
+        }
+        _ => events(bytes, rules, &mut batch),
+    };
+    (cut, batch)
 }
 
 /// Whether the last line of a file will get no line feed any more.

@@ -125,9 +125,13 @@ impl Watcher {
             Ok(watch) => watch,
             Err(Errno::NOENT | Errno::NOTDIR) => return None,
             Err(error) => {
-                let remedy = if error == Errno::NOSPC { "; raise the sysctl fs.inotify.max_user_watches" } else { "" };
+                let remedy =
+                    if error == Errno::NOSPC { "; raise the sysctl fs.inotify.max_user_watches" } else { "" };
                 self.problem.get_or_insert_with(|| {
-                    format!("cannot watch {}: {error}{remedy}. New lines are found by scans alone", path.display())
+                    format!(
+                        "cannot watch {}: {error}{remedy}. New lines are found by scans alone",
+                        path.display()
+                    )
                 });
                 return None;
             }

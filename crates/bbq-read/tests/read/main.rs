@@ -3,4 +3,6 @@
 #![expect(clippy::expect_used, reason = "a test fails by it")]
 
 mod basics;
+mod options;
+mod rotation;
 mod store;
