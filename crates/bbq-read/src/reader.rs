@@ -164,21 +164,8 @@ impl Reader {
 
     /// Reads until the store is stopping. What is in files and not handed over by then is read after the next start.
     pub fn run(mut self, mut store: impl Store) {
-        let mut changes = Changes::default();
         while !store.is_stopping() {
-            while let Some(settled) = store.settled() {
-                self.settle(settled, &mut store);
-            }
-            let now = Instant::now();
-            self.take_events(&mut changes);
-            if self.is_scan_due(now) {
-                self.scan(now, &mut store);
-            }
-            if now >= self.scan.next_tick {
-                self.tick(now, &mut store);
-            }
-            self.round(now, &mut store);
-            self.save_if_needed(now);
+            self.pass(&mut store, Instant::now());
             self.wait(&store);
         }
         if self.is_stale {
@@ -187,12 +174,37 @@ impl Reader {
         }
     }
 
-    fn take_events(&mut self, changes: &mut Changes) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher.take(changes);
+    /// One pass of the loop, without waiting, for tests that decide about time.
+    #[doc(hidden)]
+    pub fn pass(&mut self, store: &mut impl Store, now: Instant) {
+        while let Some(settled) = store.settled() {
+            self.settle(settled, store);
         }
-        changes.files.drain(..).for_each(|index| self.files.enqueue(index));
-        self.scan.is_due |= std::mem::take(&mut changes.needs_scan);
+        self.take_events();
+        if self.is_scan_due(now) {
+            self.scan(now, store);
+        }
+        if now >= self.scan.next_tick {
+            self.tick(now, store);
+        }
+        self.round(now, store);
+        self.save_if_needed(now);
+    }
+
+    /// The store may take batches again.
+    #[doc(hidden)]
+    pub fn unblock(&mut self) {
+        self.is_blocked = false;
+        std::mem::take(&mut self.later).into_iter().for_each(|index| self.files.enqueue(index));
+    }
+
+    fn take_events(&mut self) {
+        let mut changes = Changes::default();
+        if let Some(watcher) = &mut self.watcher {
+            watcher.take(&mut changes);
+        }
+        changes.files.into_iter().for_each(|index| self.files.enqueue(index));
+        self.scan.is_due |= changes.needs_scan;
     }
 
     fn is_scan_due(&self, now: Instant) -> bool {
@@ -261,8 +273,7 @@ impl Reader {
         // An interrupted or failed poll is a wake-up without a reason.
         let _woken = poll(&mut ready, Some(&timeout));
         if ready[0].revents().contains(PollFlags::IN) {
-            self.is_blocked = false;
-            std::mem::take(&mut self.later).into_iter().for_each(|index| self.files.enqueue(index));
+            self.unblock();
         }
     }
 }

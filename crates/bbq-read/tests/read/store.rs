@@ -44,6 +44,34 @@ pub(crate) struct State {
     /// The fields of all batches.
     pub(crate) fields: BTreeSet<(String, String)>,
     is_stopping: bool,
+    /// Decides what becomes of batches; without it, all are durable.
+    pub(crate) chance: Option<Random>,
+    /// Appended batches that are not durable.
+    pending: Vec<(StreamId, u64)>,
+}
+
+/// Numbers from a seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one.
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
+        self.next() % most
+    }
+
+    /// True once in so many calls.
+    pub(crate) fn once_in(&mut self, calls: u64) -> bool {
+        self.below(calls) == 0
+    }
 }
 
 /// The server, shared by the test and the reader.
@@ -95,6 +123,11 @@ impl Server {
         });
     }
 
+    /// Whether all batches are on disk.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.state().streams.values().all(|stream| stream.durable == stream.appended)
+    }
+
     /// Tells those who wait that something of a reader has changed.
     pub(crate) fn notify(&self) {
         self.changed.notify_all();
@@ -104,11 +137,24 @@ impl Server {
     pub(crate) fn crash(&self) {
         let mut state = self.state();
         state.outcomes.clear();
+        state.pending.clear();
         state.is_stopping = false;
         for stream in state.streams.values_mut() {
             let durable = stream.durable;
             stream.batches.retain(|(to, _)| *to <= durable);
             stream.appended = durable;
+        }
+    }
+}
+
+impl State {
+    /// Makes durable what is appended.
+    fn sync(&mut self) {
+        for (stream, to) in std::mem::take(&mut self.pending) {
+            if let Some(known) = self.streams.get_mut(&stream) {
+                known.durable = to;
+                self.outcomes.push(Settled { stream, to, outcome: Outcome::Durable });
+            }
         }
     }
 }
@@ -126,6 +172,11 @@ impl Store for Server {
 
     fn hand_over(&mut self, batch: FileBatch) -> Result<(), FileBatch> {
         let mut state = self.state();
+        if let Some(chance) = &mut state.chance {
+            let (refuse, later) = (chance.once_in(8), chance.once_in(8));
+            state.refuse += u32::from(refuse);
+            state.later += u32::from(later);
+        }
         if state.refuse > 0 {
             state.refuse -= 1;
             state.refused += 1;
@@ -146,7 +197,7 @@ impl Store for Server {
         if !state.streams.contains_key(&batch.stream) {
             state.order.push(batch.stream);
         }
-        let is_manual = state.is_manual;
+        let is_manual = state.is_manual || state.chance.is_some();
         let fails = state.fails;
         let stream = state.streams.entry(batch.stream).or_default();
         assert_eq!(stream.appended, batch.from, "batches follow each other");
@@ -159,6 +210,7 @@ impl Store for Server {
             state.outcomes.push(settled(if fails { Outcome::Failed } else { Outcome::Durable }));
         } else {
             state.outcomes.push(settled(Outcome::Appended));
+            state.pending.push((batch.stream, batch.to));
         }
         drop(state);
         self.wake();
@@ -168,6 +220,11 @@ impl Store for Server {
 
     fn settled(&mut self) -> Option<Settled> {
         let mut state = self.state();
+        let is_manual = state.is_manual;
+        let is_synced = !is_manual && state.chance.as_mut().is_none_or(|chance| chance.once_in(4));
+        if is_synced {
+            state.sync();
+        }
         if state.outcomes.is_empty() {
             let _may_be_zero = rustix::io::read(&self.event, &mut [0; 8]);
             return None;
