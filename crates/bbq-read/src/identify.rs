@@ -36,8 +36,8 @@ impl Reader {
             return Ok(true);
         }
         let (path, key, prefix) = (file.path.clone(), file.key, file.prefix);
-        if self.open >= OPEN_FILES_MAX {
-            self.close_idle(OPEN_FILES_MAX / 8);
+        if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
+            self.close_idle(OPEN_FILES_MAX / 8, true);
         }
         let Some((handle, path)) = open_known(&path, key)? else {
             self.gone(index);
@@ -57,20 +57,39 @@ impl Reader {
         Ok(is_same)
     }
 
-    /// Closes files that are read to their end.
-    pub(crate) fn close_idle(&mut self, mut files: usize) {
+    /// Opens a file before its turn comes, so that it can be read when it is deleted by then.
+    pub(crate) fn hold(&mut self, index: FileIndex, now: Instant) {
+        let Some(file) = self.files.get(index) else { return };
+        let is_wanted =
+            matches!(file.phase, Phase::New | Phase::Held(_) | Phase::Named) && file.retry.is_none();
+        if file.file.is_some()
+            || !is_wanted
+            || self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false)
+        {
+            return;
+        }
+        if let Err(error) = self.open_file(index, now) {
+            self.unreadable(index, &error, now);
+        }
+    }
+
+    /// Closes files that are read to their end, or also others that can be opened again. Returns whether there were any.
+    fn close_idle(&mut self, files: usize, also_others: bool) -> bool {
+        let mut closed = 0;
         for index in self.files.indices() {
             if let Some(file) = self.files.get(index)
-                && files > 0
+                && closed < files
                 && file.file.is_some()
                 && file.in_hand == 0
                 && !matches!(file.phase, Phase::Left(_))
+                && (also_others || file.read >= file.size)
             {
                 file.close();
-                self.open -= 1;
-                files -= 1;
+                closed += 1;
             }
         }
+        self.open -= closed;
+        closed > 0
     }
 
     /// The file cannot be opened any more.
@@ -100,6 +119,11 @@ impl Reader {
         let beginning = beginning_of(handle)?;
         let look = Look::at_file(handle)?;
         if beginning.is_empty() {
+            let key = file.key;
+            let entries = self.known.take(key);
+            if !entries.is_empty() {
+                self.rewritten(index, entries, now, store);
+            }
             return Ok(());
         }
         let (key, is_rewritten, from_end) = (file.key, file.is_rewritten, file.from_end);
@@ -130,8 +154,7 @@ impl Reader {
         }
         let was_known = !entries.is_empty();
         if was_known {
-            self.note_truncation(index);
-            self.orphan_all(entries, now, store);
+            self.rewritten(index, entries, now, store);
         }
         if !was_known && !is_rewritten && self.is_copy(index, &beginning, &look, now) {
             return Ok(());
@@ -193,6 +216,15 @@ impl Reader {
                 file.path.display()
             );
         }
+    }
+
+    /// The file was truncated while no reader ran.
+    fn rewritten(&mut self, index: FileIndex, entries: Vec<Entry>, now: Instant, store: &mut impl Store) {
+        self.note_truncation(index);
+        if let Some(file) = self.files.get(index) {
+            file.is_rewritten = true;
+        }
+        self.orphan_all(entries, now, store);
     }
 
     fn orphan_all(&mut self, entries: Vec<Entry>, now: Instant, store: &mut impl Store) {

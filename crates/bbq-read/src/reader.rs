@@ -180,7 +180,7 @@ impl Reader {
         while let Some(settled) = store.settled() {
             self.settle(settled, store);
         }
-        self.take_events();
+        self.take_events(now);
         if self.is_scan_due(now) {
             self.scan(now, store);
         }
@@ -198,12 +198,15 @@ impl Reader {
         std::mem::take(&mut self.later).into_iter().for_each(|index| self.files.enqueue(index));
     }
 
-    fn take_events(&mut self) {
+    fn take_events(&mut self, now: Instant) {
         let mut changes = Changes::default();
         if let Some(watcher) = &mut self.watcher {
             watcher.take(&mut changes);
         }
-        changes.files.into_iter().for_each(|index| self.files.enqueue(index));
+        for index in changes.files {
+            self.hold(index, now);
+            self.files.enqueue(index);
+        }
         self.scan.is_due |= changes.needs_scan;
     }
 

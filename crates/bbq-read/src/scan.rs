@@ -14,6 +14,7 @@ use crate::tracked::{Phase, Tracked};
 impl Reader {
     /// Looks which files there are.
     pub(crate) fn scan(&mut self, now: Instant, store: &mut impl Store) {
+        let began = Instant::now();
         self.scan.is_due = false;
         self.scan.number += 1;
         let mut found = glob::walk(&self.spec.patterns);
@@ -29,7 +30,7 @@ impl Reader {
         if std::mem::take(&mut self.is_first) {
             self.decide_ends(now, store);
         }
-        let took = now.elapsed();
+        let took = began.elapsed();
         self.scan.after = now + took * SCAN_SHARE + self.pace.scan_gap;
         self.scan.next =
             now + took * SCAN_SHARE + if self.scan.polls { self.pace.poll } else { self.pace.rescan };
@@ -49,9 +50,8 @@ impl Reader {
             file.seen = number;
             file.from_end = self.is_first && self.spec.starts_at_end && look.size > 0;
             let index = self.files.add(file);
-            if look.size > 0 {
-                self.files.enqueue(index);
-            }
+            self.hold(index, now);
+            self.files.enqueue(index);
             return false;
         };
         let Some(file) = self.files.get(index) else { return false };
@@ -67,6 +67,7 @@ impl Reader {
         if matches!(file.phase, Phase::Left(_)) {
             file.phase = Phase::Named;
         }
+        file.left_since = None;
         file.note_size(look.size, now);
         if file.size != file.read {
             self.files.enqueue(index);
@@ -88,8 +89,11 @@ impl Reader {
                     self.view.rotations.fetch_add(1, Ordering::Relaxed);
                     self.files.enqueue(index);
                 }
-                // It has nothing to read, or is opened by its identity when it is its turn.
-                Phase::New if file.size == 0 => self.drop_file(index),
+                // Its program may write to it before it opens the new file.
+                Phase::New if file.left_since.is_none() => {
+                    file.left_since = Some(now);
+                    self.files.enqueue(index);
+                }
                 Phase::Compressed => self.drop_file(index),
                 _ => {}
             }

@@ -45,6 +45,12 @@ impl Reader {
                 }
                 self.files.enqueue(index);
             }
+            Phase::New if let Some(since) = file.left_since => {
+                if file.size == 0 && now >= file.grown.max(since) + pace.quiet {
+                    file.phase = Phase::Ended;
+                }
+                self.files.enqueue(index);
+            }
             Phase::Ended | Phase::Held(_) => self.files.enqueue(index),
             Phase::Named if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
             Phase::New if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),

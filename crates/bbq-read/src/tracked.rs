@@ -44,6 +44,8 @@ pub(crate) struct Tracked {
     /// Whether the catalog on disk has it.
     pub(crate) is_catalogued: bool,
     pub(crate) phase: Phase,
+    /// When it lost its name, if that was before its stream was decided.
+    pub(crate) left_since: Option<Instant>,
     /// Whether it is read from its end on, as the reader is new.
     pub(crate) from_end: bool,
     /// Whether its content replaces another one: it is no copy of another file.
@@ -96,6 +98,7 @@ impl Tracked {
             start: 0,
             is_catalogued: false,
             phase: Phase::New,
+            left_since: None,
             from_end: false,
             size: look.size,
             largest: look.size,
