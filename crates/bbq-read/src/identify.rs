@@ -127,6 +127,9 @@ impl Reader {
             return Ok(());
         }
         let (key, is_rewritten, from_end) = (file.key, file.is_rewritten, file.from_end);
+        if is_rewritten && beginning[0] == 0 {
+            return self.begin_behind_hole(index, &beginning);
+        }
         if COMPRESSED.iter().any(|magic| beginning.starts_with(magic)) {
             tracing::info!("{} is compressed and is not read", file.path.display());
             file.phase = Phase::Compressed;
@@ -136,8 +139,9 @@ impl Reader {
             return Ok(());
         }
         let is_last = file.seen != self.scan.number;
+        let is_growing = now < file.grown + self.pace.event_wait;
         file.format = match self.spec.format.of(&beginning) {
-            None if !is_last => return Ok(()),
+            None if !is_last && is_growing => return Ok(()),
             format => format.unwrap_or_default(),
         };
         let mut entries = self.known.take(key);
@@ -186,7 +190,7 @@ impl Reader {
     /// The content was replaced. What was read before stays a stream of its own.
     pub(crate) fn truncated(&mut self, index: FileIndex, now: Instant) {
         self.note_truncation(index);
-        let copy_wait = self.pace.copy_wait;
+        let (copy_wait, scan) = (self.pace.copy_wait, self.scan.number);
         let Some(file) = self.files.get(index) else { return };
         let orphan = Orphan {
             entry: entry_of(file),
@@ -195,6 +199,7 @@ impl Reader {
             durable: file.durable,
             unread: file.largest.saturating_sub(file.read),
             until: now + copy_wait,
+            scan,
             is_over: false,
             is_failed: file.phase == Phase::Resting,
         };
@@ -202,6 +207,7 @@ impl Reader {
         file.begin(StreamId([0; 16]), Prefix::default(), 0, 0);
         (file.phase, file.is_catalogued, file.is_rewritten, file.largest) = (Phase::New, false, true, 0);
         self.files.end_stream(stream);
+        self.scan.is_due = true;
         self.orphans.all.push(orphan);
         self.files.enqueue(index);
         self.wake_held();
@@ -237,6 +243,7 @@ impl Reader {
                 durable: position,
                 unread: 0,
                 until: now + self.pace.copy_wait,
+                scan: self.scan.number,
                 is_over: false,
                 is_failed: false,
             });

@@ -8,7 +8,7 @@ use crate::identity::Look;
 use crate::opening::name_of;
 use crate::reader::Reader;
 use crate::store::Store;
-use crate::tracked::{Phase, Tracked};
+use crate::tracked::Tracked;
 
 /// Entries that are looked at in one go: each costs some system calls.
 const ENTRIES_MAX: usize = 10_000;
@@ -17,12 +17,7 @@ impl Reader {
     /// Reads the rest of files that have grown since, and forgets those that are gone. Files that scans have found come first, as they
     /// may be these.
     pub(crate) fn look_after_known(&mut self, now: Instant, store: &mut impl Store) {
-        let is_undecided = |file: &Tracked| match file.phase {
-            Phase::New => file.size > 0 && file.retry.is_none(),
-            Phase::Held(_) => true,
-            _ => false,
-        };
-        if self.known.is_empty() || self.files.iter().any(|(_, file)| is_undecided(file)) {
+        if self.known.is_empty() || self.files.iter().any(|(_, file)| file.is_undecided()) {
             return;
         }
         self.scan.next_known = now + self.pace.rescan;

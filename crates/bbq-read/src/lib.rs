@@ -19,6 +19,7 @@ mod fields;
 mod files;
 mod format;
 mod glob;
+mod hole;
 mod identify;
 mod identity;
 mod known;

@@ -40,6 +40,10 @@ pub struct Reader {
     pub(crate) is_first: bool,
     /// Files whose stream was decided and is not in the catalog on disk.
     pub(crate) fresh: Vec<FileIndex>,
+    /// Turns since the first of them.
+    pub(crate) fresh_turns: u32,
+    /// Whether there is no catalog on disk: with one, the next start is not the first.
+    pub(crate) is_catalog_missing: bool,
     /// Whether the catalog on disk lacks something that no batch waits for.
     pub(crate) is_stale: bool,
     pub(crate) save_after: Option<Instant>,
@@ -136,7 +140,9 @@ impl Reader {
             view: Arc::default(),
             is_first,
             fresh: Vec::new(),
-            is_stale: is_first,
+            fresh_turns: 0,
+            is_catalog_missing: is_first,
+            is_stale: false,
             save_after: None,
             later: Vec::new(),
             in_hand: 0,
@@ -221,11 +227,12 @@ impl Reader {
                 return;
             }
             let Some(index) = self.files.dequeue() else { return };
+            self.fresh_turns += u32::from(!self.fresh.is_empty());
             self.turn(index, now, store);
         }
     }
 
-    fn takes_turns(&self) -> bool {
+    pub(crate) fn takes_turns(&self) -> bool {
         !self.is_blocked && self.in_hand < IN_HAND_BYTES_MAX
     }
 

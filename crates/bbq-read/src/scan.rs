@@ -10,6 +10,7 @@ use crate::limits::{FILES_MAX, SCAN_SHARE};
 use crate::reader::Reader;
 use crate::store::Store;
 use crate::tracked::{Phase, Tracked};
+use crate::watch::Watcher;
 
 impl Reader {
     /// Looks which files there are.
@@ -92,6 +93,7 @@ impl Reader {
                 // Its program may write to it before it opens the new file.
                 Phase::New if file.left_since.is_none() => {
                     file.left_since = Some(now);
+                    self.view.rotations.fetch_add(1, Ordering::Relaxed);
                     self.files.enqueue(index);
                 }
                 Phase::Compressed => self.drop_file(index),
@@ -107,9 +109,10 @@ impl Reader {
             return;
         };
         watcher.begin();
-        let mut is_new = false;
+        let (mut is_new, mut is_blind) = (false, false);
         for directory in &found.directories {
             is_new |= watcher.directory(directory);
+            is_blind |= Watcher::is_blind(directory);
         }
         for (path, look) in &found.files {
             if let Some(index) = files.of_key(look.key) {
@@ -117,6 +120,7 @@ impl Reader {
             }
         }
         watcher.finish();
+        self.scan.polls = is_blind || watcher.problem.is_some();
         self.scan.is_due |= is_new;
     }
 

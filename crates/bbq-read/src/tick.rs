@@ -15,12 +15,18 @@ use crate::tracked::Phase;
 use crate::view::LossReason;
 use crate::watch::FileIndex;
 
+/// Turns while new files wait for the catalog.
+const FRESH_TURNS: u32 = 1024;
+
 impl Reader {
     /// Looks at every file, without the file system for those that have nothing to do.
     pub(crate) fn tick(&mut self, now: Instant, store: &mut impl Store) {
         self.scan.next_tick = now + self.pace.poll;
         for index in self.files.indices() {
             self.look_after(index, now);
+        }
+        if !self.files.iter().any(|(_, file)| file.retry.is_some()) {
+            self.problems.file = None;
         }
         let later = std::mem::take(&mut self.later);
         later.into_iter().for_each(|index| self.files.enqueue(index));
@@ -53,7 +59,7 @@ impl Reader {
             }
             Phase::Ended | Phase::Held(_) => self.files.enqueue(index),
             Phase::Named if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
-            Phase::New if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
+            Phase::New if file.size > 0 => self.files.enqueue(index),
             Phase::Named if file.read < file.size && file.in_hand == 0 && waits => self.files.enqueue(index),
             Phase::Named | Phase::New
                 if file.file.is_some()
@@ -129,8 +135,11 @@ impl Reader {
 
     /// No copy of a truncated file came in time.
     fn end_orphans(&mut self, now: Instant, store: &mut impl Store) {
+        if self.orphans.all.is_empty() || self.files.iter().any(|(_, file)| file.is_undecided()) {
+            return;
+        }
         for orphan in &mut self.orphans.all {
-            if !orphan.is_over && now >= orphan.until {
+            if !orphan.is_over && now >= orphan.until && self.scan.number > orphan.scan {
                 orphan.is_over = true;
                 if orphan.unread > 0 {
                     tracing::error!(
@@ -148,7 +157,9 @@ impl Reader {
     /// Writes the catalog if files wait for it, and otherwise from time to time.
     pub(crate) fn save_if_needed(&mut self, now: Instant) {
         let is_due = self.save_after.is_none_or(|after| now >= after);
-        let must = !self.fresh.is_empty() || self.scan.number == 1;
+        // Many new files at a time are written at once.
+        let is_enough = self.fresh_turns >= FRESH_TURNS || !self.files.has_queued() || !self.takes_turns();
+        let must = self.is_catalog_missing || (!self.fresh.is_empty() && is_enough);
         if !is_due && (self.problems.catalog.is_some() || !must) || !(must || self.is_stale) {
             return;
         }
@@ -159,7 +170,9 @@ impl Reader {
                     "cannot write the catalog of reader {}: {error}; new files are not read. Check the disk of the data directory",
                     self.spec.source
                 );
-                tracing::warn!("{text}");
+                if self.problems.catalog.is_none() {
+                    tracing::warn!("{text}");
+                }
                 self.problems.catalog = Some(text);
             }
         }
@@ -173,7 +186,7 @@ impl Reader {
         let files = self.files.iter().filter(|(_, file)| file.has_stream()).map(|(_, file)| file.entry());
         let entries: Vec<EntryView<'_>> = orphans.chain(known).chain(files).collect();
         self.catalog.save(entries.into_iter())?;
-        self.is_stale = false;
+        (self.is_stale, self.is_catalog_missing, self.fresh_turns) = (false, false, 0);
         for index in std::mem::take(&mut self.fresh) {
             if let Some(file) = self.files.get(index) {
                 file.is_catalogued = true;

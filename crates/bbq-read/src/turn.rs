@@ -63,7 +63,9 @@ impl Reader {
             self.truncated(index, now);
             return Ok(());
         }
-        if self.files.get(index).is_none_or(|file| file.read == file.size) {
+        let Some(file) = self.files.get(index) else { return Ok(()) };
+        if file.read == file.size {
+            file.looked = now;
             return Ok(());
         }
         self.read(index, now, store)
@@ -128,6 +130,7 @@ impl Reader {
             if !file.tail.is_of(before) {
                 return Ok(Piece::Replaced);
             }
+            file.looked = now;
             if file.is_skipping {
                 let taken = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
                 file.is_skipping = !rest[..taken].ends_with(b"\n");

@@ -122,6 +122,31 @@ fn a_file_that_was_renamed_while_no_reader_ran_is_read_to_its_end() {
 }
 
 #[test]
+fn a_large_file_does_not_keep_others_waiting() {
+    let place = Place::new();
+    place.append("large.log", &"x\n".repeat(4 << 20));
+    for number in 0..5 {
+        place.append(&format!("{number}.log"), "small\n");
+    }
+    let reader = place.start("*.log");
+    place.server.wait("all have begun", |state| state.order.len() == 6);
+    // A turn of the large file is a batch, and each file has had one by now.
+    let state = place.server.state();
+    let batches: Vec<usize> = state.streams.values().map(|stream| stream.batches.len()).collect();
+    drop(state);
+    place.server.wait("all is read", |state| {
+        state
+            .streams
+            .values()
+            .map(|stream| stream.batches.iter().map(|(_, lines)| lines.len()).sum::<usize>())
+            .sum::<usize>()
+            == (4 << 20) + 5
+    });
+    assert!(batches.iter().all(|batches| *batches <= 3), "{batches:?}");
+    reader.stop();
+}
+
+#[test]
 fn a_batch_that_the_server_does_not_take_is_handed_over_again() {
     let place = Place::new();
     place.append("a.log", "1\n");

@@ -17,7 +17,7 @@ use bbq_storage::{OpenMode, StorageFile};
 use crate::basics::append;
 use crate::store::{PACE, Random, Server};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 const STEPS: u64 = 60;
 const LOGS: u64 = 3;
 /// Passes that are enough for everything to be read.
@@ -304,7 +304,7 @@ impl World {
             let mut last: BTreeMap<String, u64> = BTreeMap::new();
             for line in stream.batches.iter().flat_map(|(_, lines)| lines) {
                 let why = || format!("seed {}: {line:?}\n{}", self.seed, self.history.join("\n"));
-                assert!(all.insert(line.clone()), "twice: {}", why());
+                assert!(all.insert(line.clone()), "twice: {}\n{:#?}", why(), state.streams);
                 let mut fields = line.split(':');
                 let log = fields.next().expect("the log").to_owned();
                 let number: u64 = fields.next().and_then(|number| number.parse().ok()).expect("a number");

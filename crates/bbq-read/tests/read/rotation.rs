@@ -77,6 +77,41 @@ fn the_rest_of_a_truncated_file_is_read_in_its_copy() {
 }
 
 #[test]
+fn the_hole_that_a_program_leaves_behind_a_truncation_is_no_line() {
+    let place = Place::new();
+    place.append("a.log", "1\n2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    copytruncate(&place, "a.log", "a.log.1");
+    let file = OpenOptions::new().write(true).open(place.path("a.log")).expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"3\n", 1 << 20).expect("room");
+    place.server.wait_for(&["1", "2", "3"]);
+    reader.stop();
+    place.append("a.log", "4\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2", "3", "4"]);
+    reader.stop();
+}
+
+#[test]
+fn the_last_lines_of_a_deleted_file_are_read_when_the_server_has_room_again() {
+    let place = Place::new();
+    place.append("other.log", "0\n");
+    place.server.state().refuse = u32::MAX;
+    let reader = place.start("*.log");
+    place.server.wait("the lane is full", |state| state.refused > 0);
+    let open = || reader.view.open.load(Ordering::Relaxed);
+    place.append("pod.log", "1\nlast\n");
+    place.server.wait("the file is open", |_| open() == 2);
+    place.remove("pod.log");
+    place.server.wait("the deletion is seen", |_| reader.view.rotations.load(Ordering::Relaxed) == 1);
+    place.server.state().refuse = 0;
+    place.server.wake();
+    place.server.wait_for(&["0", "1", "last"]);
+    reader.stop();
+}
+
+#[test]
 fn two_files_with_the_same_lines_are_both_read() {
     let place = Place::new();
     place.append("a.log", "1\n");
