@@ -249,8 +249,7 @@ impl Reader {
             Outcome::Appended => {}
             Outcome::Durable => file.durable = file.durable.max(to),
             Outcome::Later => {
-                let previous = file.previous;
-                file.rewind(previous);
+                file.rewind();
                 self.later.push(index);
                 return;
             }

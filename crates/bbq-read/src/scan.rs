@@ -69,8 +69,7 @@ impl Reader {
             file.phase = Phase::Named;
         }
         file.left_since = None;
-        file.note_size(look.size, now);
-        if file.size != file.read {
+        if file.note_size(look, now) {
             self.files.enqueue(index);
         }
         is_renamed

@@ -55,6 +55,8 @@ pub(crate) struct Tracked {
     pub(crate) size: u64,
     /// The largest size that was seen of this content.
     pub(crate) largest: u64,
+    /// When it was last written, by the second.
+    pub(crate) modified_second: u64,
     /// When its content was last found to be the same.
     pub(crate) looked: Instant,
     /// When the size last changed.
@@ -73,6 +75,9 @@ pub(crate) struct Tracked {
     pub(crate) fields: FileFields,
     /// The bytes before `read`.
     pub(crate) tail: Tail,
+    /// The bytes before `handed`, and those before `previous`.
+    pub(crate) handed_tail: Tail,
+    pub(crate) previous_tail: Tail,
     /// Whether `read` is in a line over the limit.
     pub(crate) is_skipping: bool,
 
@@ -107,6 +112,7 @@ impl Tracked {
             from_end: false,
             size: look.size,
             largest: look.size,
+            modified_second: look.modified_second,
             looked: now,
             grown: now,
             behind_since: 0,
@@ -116,6 +122,8 @@ impl Tracked {
             format: Format::Plain,
             fields: FileFields::new(),
             tail: Tail::default(),
+            handed_tail: Tail::default(),
+            previous_tail: Tail::default(),
             is_skipping: false,
             file: None,
             in_hand: 0,
@@ -135,15 +143,27 @@ impl Tracked {
         self.handed = position;
         self.durable = position;
         self.read = position.max(start);
-        self.tail = Tail::default();
+        (self.tail, self.handed_tail, self.previous_tail) = Default::default();
         self.is_skipping = false;
     }
 
+    /// Moves the position of reading by so many bytes, the last of these.
+    pub(crate) fn pass(&mut self, before: &[u8], bytes: usize) {
+        self.tail = Tail::of(before);
+        self.read += bytes as u64;
+    }
+
+    /// Notes that everything up to `read` is in a batch.
+    pub(crate) fn hand(&mut self) {
+        (self.previous, self.handed) = (self.handed, self.read);
+        (self.previous_tail, self.handed_tail) = (self.handed_tail, self.tail);
+    }
+
     /// Goes back to the end of the last batch that is in a lane.
-    pub(crate) fn rewind(&mut self, to: u64) {
-        self.handed = to;
-        self.read = to.max(self.start);
-        self.tail = Tail::default();
+    pub(crate) fn rewind(&mut self) {
+        self.handed = self.previous;
+        self.read = self.previous.max(self.start);
+        (self.tail, self.handed_tail) = (self.previous_tail, self.previous_tail);
         self.is_skipping = false;
     }
 
@@ -180,13 +200,16 @@ impl Tracked {
         }
     }
 
-    /// Notes its size.
-    pub(crate) fn note_size(&mut self, size: u64, now: Instant) {
-        if size != self.size {
+    /// Notes its size. Returns whether it may have changed.
+    pub(crate) fn note_size(&mut self, look: &Look, now: Instant) -> bool {
+        if look.size != self.size {
             self.grown = now;
         }
-        self.size = size;
-        self.largest = self.largest.max(size);
+        let is_changed = look.size != self.read || look.modified_second != self.modified_second;
+        self.size = look.size;
+        self.modified_second = look.modified_second;
+        self.largest = self.largest.max(look.size);
+        is_changed
     }
 
     /// Whether nothing of it is on the way to the disk.

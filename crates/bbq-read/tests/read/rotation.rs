@@ -43,6 +43,17 @@ fn a_file_that_was_truncated_and_has_grown_beyond_the_position_is_read_from_its_
 }
 
 #[test]
+fn a_file_that_is_written_anew_with_the_same_size_is_another_one() {
+    let place = Place::new();
+    place.append("a.log", "1\n2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    fs::write(place.path("a.log"), "3\n4\n").expect("a file");
+    place.server.wait_for(&["1", "2", "3", "4"]);
+    reader.stop();
+}
+
+#[test]
 fn a_copy_that_matches_is_not_read_again() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
