@@ -50,16 +50,12 @@ impl Pattern {
         let parts = text.split('/').filter(|part| !part.is_empty() && *part != ".").map(Part::of);
         let parts = parts.collect::<Result<Vec<Part>, String>>()?;
         match parts.last() {
-            None | Some(Part::Deep) => Err(format!("{text:?} names directories; write a pattern of files, such as {}/*.log", text.trim_end_matches('/'))),
+            None | Some(Part::Deep) => Err(format!(
+                "{text:?} names directories; write a pattern of files, such as {}/*.log",
+                text.trim_end_matches('/')
+            )),
             Some(_) => Ok(Pattern { parts }),
         }
-    }
-
-    /// Looks at the file system.
-    pub(crate) fn walk(&self) -> Found {
-        let mut found = Found::default();
-        descend(Path::new("/"), &self.parts, 0, &mut found);
-        found
     }
 
     /// Whether a path matches, without a look at the file system.
@@ -67,6 +63,16 @@ impl Pattern {
         let names: Vec<&OsStr> = path.iter().filter(|name| *name != "/").collect();
         matches(&self.parts, &names)
     }
+}
+
+/// Looks at the file system.
+pub(crate) fn walk(patterns: &[Pattern]) -> Found {
+    let mut found = Found::default();
+    for pattern in patterns {
+        found.visited.clear();
+        descend(Path::new("/"), &pattern.parts, 0, &mut found);
+    }
+    found
 }
 
 impl Part {
@@ -102,7 +108,9 @@ fn matches(parts: &[Part], names: &[&OsStr]) -> bool {
         ([], []) => true,
         ([Part::Deep, rest @ ..], _) => {
             matches(rest, names)
-                || names.split_first().is_some_and(|(name, behind)| Part::Deep.is_match(name) && matches(parts, behind))
+                || names
+                    .split_first()
+                    .is_some_and(|(name, behind)| Part::Deep.is_match(name) && matches(parts, behind))
         }
         ([part, parts @ ..], [name, names @ ..]) => part.is_match(name) && matches(parts, names),
         _ => false,
@@ -157,7 +165,9 @@ fn is_new(directory: &Path, found: &mut Found) -> bool {
 }
 
 fn visit(directory: &Path, found: &mut Found) {
-    if found.directories.len() < DIRECTORIES_MAX && found.directories.last().is_none_or(|last| last != directory) {
+    if found.directories.len() < DIRECTORIES_MAX
+        && found.directories.last().is_none_or(|last| last != directory)
+    {
         found.directories.push(directory.to_owned());
     }
 }
@@ -170,7 +180,9 @@ fn names_in(directory: &Path, found: &mut Found) -> Vec<std::ffi::OsString> {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
-            found.problem.get_or_insert_with(|| format!("cannot list the directory {}: {error}", directory.display()));
+            found
+                .problem
+                .get_or_insert_with(|| format!("cannot list the directory {}: {error}", directory.display()));
             Vec::new()
         }
     }
@@ -194,7 +206,7 @@ mod tests {
 
     fn names(pattern: &str, root: &Path) -> Vec<String> {
         let pattern = Pattern::of(&format!("{}/{pattern}", root.display())).unwrap();
-        let found = pattern.walk();
+        let found = walk(std::slice::from_ref(&pattern));
         let mut names: Vec<String> = found
             .files
             .iter()
@@ -236,12 +248,17 @@ mod tests {
     fn a_directory_that_comes_later_is_waited_for_in_its_parent() {
         let root = tempfile::tempdir().unwrap();
         let pattern = Pattern::of(&format!("{}/later/*/x.log", root.path().display())).unwrap();
-        assert_eq!(pattern.walk().directories, [root.path()]);
+        assert_eq!(walk(&[pattern]).directories, [root.path()]);
     }
 
     #[test]
     fn a_pattern_that_cannot_match_says_why() {
-        for (text, part) in [("/a/[", "unclosed"), ("/a/../b", ".."), ("/", "names directories"), ("/a/**", "names directories")] {
+        for (text, part) in [
+            ("/a/[", "unclosed"),
+            ("/a/../b", ".."),
+            ("/", "names directories"),
+            ("/a/**", "names directories"),
+        ] {
             let error = Pattern::of(text).unwrap_err();
             assert!(error.contains(part), "{error}");
         }

@@ -1,6 +1,9 @@
 //! Streams without a file that is open: entries of the catalog whose file has not been found yet, and files that were left.
 
 use std::collections::HashMap;
+use std::path::Path;
+
+use bbq_wire::StreamId;
 
 use crate::catalog::Entry;
 use crate::identity::FileKey;
@@ -33,13 +36,25 @@ impl Known {
         taken
     }
 
-    /// Takes all entries for which this is true.
-    pub(crate) fn take_if(&mut self, is_taken: impl Fn(&Entry) -> bool) -> Vec<Entry> {
-        let mut taken = Vec::new();
+    /// Removes the entry of a stream.
+    pub(crate) fn remove(&mut self, stream: StreamId) {
         self.entries.retain(|_, entries| {
-            taken.extend(entries.extract_if(.., |entry| is_taken(entry)));
+            entries.retain(|entry| entry.stream != stream);
             !entries.is_empty()
         });
-        taken
+    }
+
+    /// Notes the name that a file has now. Returns whether it is another one.
+    pub(crate) fn set_path(&mut self, stream: StreamId, path: &Path) -> bool {
+        let entry = self.entries.values_mut().flatten().find(|entry| entry.stream == stream);
+        entry.is_some_and(|entry| {
+            let is_new = entry.path != path;
+            path.clone_into(&mut entry.path);
+            is_new
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 }

@@ -43,7 +43,9 @@ fn name_in(directory: &Path, key: FileKey) -> Option<PathBuf> {
 fn open_if(path: &Path, key: FileKey) -> io::Result<Option<File>> {
     match open(path) {
         Ok(file) => Ok((Look::at_file(&file)?.key == key).then_some(file)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -19,8 +19,9 @@ pub(crate) struct Orphan {
     pub(crate) durable: u64,
     /// Bytes that were seen behind the position.
     pub(crate) unread: u64,
-    /// When no copy is expected any more.
+    /// When no copy is expected any more, if a later scan than this one has found none.
     pub(crate) until: Instant,
+    pub(crate) scan: u64,
     /// Whether it was looked for a copy until then.
     pub(crate) is_over: bool,
     pub(crate) is_failed: bool,

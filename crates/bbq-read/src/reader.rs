@@ -40,6 +40,10 @@ pub struct Reader {
     pub(crate) is_first: bool,
     /// Files whose stream was decided and is not in the catalog on disk.
     pub(crate) fresh: Vec<FileIndex>,
+    /// Turns since the first of them.
+    pub(crate) fresh_turns: u32,
+    /// Whether there is no catalog on disk: with one, the next start is not the first.
+    pub(crate) is_catalog_missing: bool,
     /// Whether the catalog on disk lacks something that no batch waits for.
     pub(crate) is_stale: bool,
     pub(crate) save_after: Option<Instant>,
@@ -64,6 +68,8 @@ pub(crate) struct ScanState {
     /// A scan then at the latest.
     pub(crate) next: Instant,
     pub(crate) next_tick: Instant,
+    /// No look at files without a name that matches before.
+    pub(crate) next_known: Instant,
     /// Whether a directory is on a file system without events.
     pub(crate) polls: bool,
 }
@@ -83,11 +89,7 @@ impl Reader {
     ///
     /// # Errors
     /// The catalog cannot be read for another reason than damage, or the directory cannot be created.
-    pub fn open(
-        spec: &ReadSpec,
-        directory: &Path,
-        storage: Arc<dyn Storage>,
-    ) -> Result<Reader, ReadError> {
+    pub fn open(spec: &ReadSpec, directory: &Path, storage: Arc<dyn Storage>) -> Result<Reader, ReadError> {
         Reader::open_with(spec, directory, storage, Pace::default())
     }
 
@@ -138,14 +140,24 @@ impl Reader {
             view: Arc::default(),
             is_first,
             fresh: Vec::new(),
-            is_stale: is_first,
+            fresh_turns: 0,
+            is_catalog_missing: is_first,
+            is_stale: false,
             save_after: None,
             later: Vec::new(),
             in_hand: 0,
             is_blocked: false,
             open: 0,
             buffer: Vec::new(),
-            scan: ScanState { number: 0, is_due: true, after: now, next: now, next_tick: now, polls: false },
+            scan: ScanState {
+                number: 0,
+                is_due: true,
+                after: now,
+                next: now,
+                next_tick: now,
+                next_known: now,
+                polls: false,
+            },
             problems,
         })
     }
@@ -158,21 +170,8 @@ impl Reader {
 
     /// Reads until the store is stopping. What is in files and not handed over by then is read after the next start.
     pub fn run(mut self, mut store: impl Store) {
-        let mut changes = Changes::default();
         while !store.is_stopping() {
-            while let Some(settled) = store.settled() {
-                self.settle(settled, &mut store);
-            }
-            let now = Instant::now();
-            self.take_events(&mut changes);
-            if self.is_scan_due(now) {
-                self.scan(now, &mut store);
-            }
-            if now >= self.scan.next_tick {
-                self.tick(now, &mut store);
-            }
-            self.round(now, &mut store);
-            self.save_if_needed(now);
+            self.pass(&mut store, Instant::now());
             self.wait(&store);
         }
         if self.is_stale {
@@ -181,12 +180,40 @@ impl Reader {
         }
     }
 
-    fn take_events(&mut self, changes: &mut Changes) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher.take(changes);
+    /// One pass of the loop, without waiting, for tests that decide about time.
+    #[doc(hidden)]
+    pub fn pass(&mut self, store: &mut impl Store, now: Instant) {
+        while let Some(settled) = store.settled() {
+            self.settle(settled, store);
         }
-        changes.files.drain(..).for_each(|index| self.files.enqueue(index));
-        self.scan.is_due |= std::mem::take(&mut changes.needs_scan);
+        self.take_events(now);
+        if self.is_scan_due(now) {
+            self.scan(now, store);
+        }
+        if now >= self.scan.next_tick {
+            self.tick(now, store);
+        }
+        self.round(now, store);
+        self.save_if_needed(now);
+    }
+
+    /// The store may take batches again.
+    #[doc(hidden)]
+    pub fn unblock(&mut self) {
+        self.is_blocked = false;
+        std::mem::take(&mut self.later).into_iter().for_each(|index| self.files.enqueue(index));
+    }
+
+    fn take_events(&mut self, now: Instant) {
+        let mut changes = Changes::default();
+        if let Some(watcher) = &mut self.watcher {
+            watcher.take(&mut changes);
+        }
+        for index in changes.files {
+            self.hold(index, now);
+            self.files.enqueue(index);
+        }
+        self.scan.is_due |= changes.needs_scan;
     }
 
     fn is_scan_due(&self, now: Instant) -> bool {
@@ -200,11 +227,12 @@ impl Reader {
                 return;
             }
             let Some(index) = self.files.dequeue() else { return };
+            self.fresh_turns += u32::from(!self.fresh.is_empty());
             self.turn(index, now, store);
         }
     }
 
-    fn takes_turns(&self) -> bool {
+    pub(crate) fn takes_turns(&self) -> bool {
         !self.is_blocked && self.in_hand < IN_HAND_BYTES_MAX
     }
 
@@ -221,8 +249,7 @@ impl Reader {
             Outcome::Appended => {}
             Outcome::Durable => file.durable = file.durable.max(to),
             Outcome::Later => {
-                let previous = file.previous;
-                file.rewind(previous);
+                file.rewind();
                 self.later.push(index);
                 return;
             }
@@ -255,8 +282,7 @@ impl Reader {
         // An interrupted or failed poll is a wake-up without a reason.
         let _woken = poll(&mut ready, Some(&timeout));
         if ready[0].revents().contains(PollFlags::IN) {
-            self.is_blocked = false;
-            std::mem::take(&mut self.later).into_iter().for_each(|index| self.files.enqueue(index));
+            self.unblock();
         }
     }
 }

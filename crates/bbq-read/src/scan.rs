@@ -4,19 +4,21 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::glob::Found;
+use crate::glob::{self, Found};
 use crate::identity::Look;
 use crate::limits::{FILES_MAX, SCAN_SHARE};
 use crate::reader::Reader;
 use crate::store::Store;
 use crate::tracked::{Phase, Tracked};
+use crate::watch::Watcher;
 
 impl Reader {
     /// Looks which files there are.
     pub(crate) fn scan(&mut self, now: Instant, store: &mut impl Store) {
+        let began = Instant::now();
         self.scan.is_due = false;
         self.scan.number += 1;
-        let mut found = self.spec.pattern.walk();
+        let mut found = glob::walk(&self.spec.patterns);
         found.files.retain(|(path, _)| !self.spec.is_excluded(path));
         self.problems.scan = found.problem.take();
         let mut replaced = 0;
@@ -29,9 +31,10 @@ impl Reader {
         if std::mem::take(&mut self.is_first) {
             self.decide_ends(now, store);
         }
-        let took = now.elapsed();
+        let took = began.elapsed();
         self.scan.after = now + took * SCAN_SHARE + self.pace.scan_gap;
-        self.scan.next = now + took * SCAN_SHARE + if self.scan.polls { self.pace.poll } else { self.pace.rescan };
+        self.scan.next =
+            now + took * SCAN_SHARE + if self.scan.polls { self.pace.poll } else { self.pace.rescan };
     }
 
     /// A file that matches. Returns whether it was renamed.
@@ -48,15 +51,16 @@ impl Reader {
             file.seen = number;
             file.from_end = self.is_first && self.spec.starts_at_end && look.size > 0;
             let index = self.files.add(file);
-            if look.size > 0 {
-                self.files.enqueue(index);
-            }
+            self.hold(index, now);
+            self.files.enqueue(index);
             return false;
         };
         let Some(file) = self.files.get(index) else { return false };
         let is_first_name = file.seen != number;
         file.seen = number;
-        let is_renamed = is_first_name && file.path != path && Look::at_path(&file.path).ok().map(|old| old.key) != Some(look.key);
+        let is_renamed = is_first_name
+            && file.path != path
+            && Look::at_path(&file.path).ok().map(|old| old.key) != Some(look.key);
         if is_renamed {
             file.path = path.to_owned();
             self.is_stale = true;
@@ -64,8 +68,8 @@ impl Reader {
         if matches!(file.phase, Phase::Left(_)) {
             file.phase = Phase::Named;
         }
-        file.note_size(look.size, now);
-        if file.size != file.read {
+        file.left_since = None;
+        if file.note_size(look, now) {
             self.files.enqueue(index);
         }
         is_renamed
@@ -85,8 +89,12 @@ impl Reader {
                     self.view.rotations.fetch_add(1, Ordering::Relaxed);
                     self.files.enqueue(index);
                 }
-                // It has nothing to read, or is opened by its identity when it is its turn.
-                Phase::New if file.size == 0 => self.drop_file(index),
+                // Its program may write to it before it opens the new file.
+                Phase::New if file.left_since.is_none() => {
+                    file.left_since = Some(now);
+                    self.view.rotations.fetch_add(1, Ordering::Relaxed);
+                    self.files.enqueue(index);
+                }
                 Phase::Compressed => self.drop_file(index),
                 _ => {}
             }
@@ -100,9 +108,10 @@ impl Reader {
             return;
         };
         watcher.begin();
-        let mut is_new = false;
+        let (mut is_new, mut is_blind) = (false, false);
         for directory in &found.directories {
             is_new |= watcher.directory(directory);
+            is_blind |= Watcher::is_blind(directory);
         }
         for (path, look) in &found.files {
             if let Some(index) = files.of_key(look.key) {
@@ -110,6 +119,7 @@ impl Reader {
             }
         }
         watcher.finish();
+        self.scan.polls = is_blind || watcher.problem.is_some();
         self.scan.is_due |= is_new;
     }
 
@@ -129,4 +139,3 @@ impl Reader {
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
 }
-

@@ -15,6 +15,9 @@ use crate::tracked::Phase;
 use crate::view::LossReason;
 use crate::watch::FileIndex;
 
+/// Turns while new files wait for the catalog.
+const FRESH_TURNS: u32 = 1024;
+
 impl Reader {
     /// Looks at every file, without the file system for those that have nothing to do.
     pub(crate) fn tick(&mut self, now: Instant, store: &mut impl Store) {
@@ -22,14 +25,22 @@ impl Reader {
         for index in self.files.indices() {
             self.look_after(index, now);
         }
+        if !self.files.iter().any(|(_, file)| file.retry.is_some()) {
+            self.problems.file = None;
+        }
         let later = std::mem::take(&mut self.later);
         later.into_iter().for_each(|index| self.files.enqueue(index));
         self.end_orphans(now, store);
+        if now >= self.scan.next_known {
+            self.look_after_known(now, store);
+        }
         self.publish();
     }
 
     fn look_after(&mut self, index: FileIndex, now: Instant) {
         let pace = self.pace;
+        // A last line or event may be taken after a while.
+        let waits = self.spec.incomplete.is_some() || self.spec.multiline.is_some();
         let Some(file) = self.files.get(index) else { return };
         match file.phase {
             Phase::Left(since) => {
@@ -40,17 +51,23 @@ impl Reader {
                 }
                 self.files.enqueue(index);
             }
+            Phase::New if let Some(since) = file.left_since => {
+                if file.size == 0 && now >= file.grown.max(since) + pace.quiet {
+                    file.phase = Phase::Ended;
+                }
+                self.files.enqueue(index);
+            }
             Phase::Ended | Phase::Held(_) => self.files.enqueue(index),
             Phase::Named if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
-            Phase::New if file.retry.is_some_and(|retry| now >= retry) => self.files.enqueue(index),
-            Phase::Named if file.read < file.size && file.in_hand == 0 && self.spec.incomplete.is_some() => self.files.enqueue(index),
+            Phase::New if file.size > 0 => self.files.enqueue(index),
+            Phase::Named if file.read < file.size && file.in_hand == 0 && waits => self.files.enqueue(index),
             Phase::Named | Phase::New
                 if file.file.is_some()
                     && file.in_hand == 0
                     && file.read == file.size
                     && now >= file.grown + self.spec.idle_close =>
             {
-                file.file = None;
+                file.close();
                 self.open -= 1;
             }
             _ => {}
@@ -60,9 +77,10 @@ impl Reader {
     /// A file that could not be read: it is tried again later.
     pub(crate) fn unreadable(&mut self, index: FileIndex, error: &io::Error, now: Instant) {
         let Some(file) = self.files.get(index) else { return };
-        let text = format!("cannot read {}: {error}; check its owner and mode, and the disk", file.path.display());
+        let text =
+            format!("cannot read {}: {error}; check its owner and mode, and the disk", file.path.display());
         file.retry = Some(now + self.pace.retry);
-        if file.file.take().is_some() {
+        if file.close() {
             self.open -= 1;
         }
         if let Some(silent) = self.problems.log.report() {
@@ -77,7 +95,10 @@ impl Reader {
         if file.phase != Phase::Resting {
             file.phase = Phase::Resting;
             self.view.resting.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("{} is not read until the server starts again, as its lane failed", file.path.display());
+            tracing::error!(
+                "{} is not read until the server starts again, as its lane failed",
+                file.path.display()
+            );
         }
     }
 
@@ -114,8 +135,11 @@ impl Reader {
 
     /// No copy of a truncated file came in time.
     fn end_orphans(&mut self, now: Instant, store: &mut impl Store) {
+        if self.orphans.all.is_empty() || self.files.iter().any(|(_, file)| file.is_undecided()) {
+            return;
+        }
         for orphan in &mut self.orphans.all {
-            if !orphan.is_over && now >= orphan.until {
+            if !orphan.is_over && now >= orphan.until && self.scan.number > orphan.scan {
                 orphan.is_over = true;
                 if orphan.unread > 0 {
                     tracing::error!(
@@ -133,15 +157,22 @@ impl Reader {
     /// Writes the catalog if files wait for it, and otherwise from time to time.
     pub(crate) fn save_if_needed(&mut self, now: Instant) {
         let is_due = self.save_after.is_none_or(|after| now >= after);
-        let must = !self.fresh.is_empty() || self.scan.number == 1;
+        // Many new files at a time are written at once.
+        let is_enough = self.fresh_turns >= FRESH_TURNS || !self.files.has_queued() || !self.takes_turns();
+        let must = self.is_catalog_missing || (!self.fresh.is_empty() && is_enough);
         if !is_due && (self.problems.catalog.is_some() || !must) || !(must || self.is_stale) {
             return;
         }
         match self.save() {
             Ok(()) => self.problems.catalog = None,
             Err(error) => {
-                let text = format!("cannot write the catalog of reader {}: {error}; new files are not read. Check the disk of the data directory", self.spec.source);
-                tracing::warn!("{text}");
+                let text = format!(
+                    "cannot write the catalog of reader {}: {error}; new files are not read. Check the disk of the data directory",
+                    self.spec.source
+                );
+                if self.problems.catalog.is_none() {
+                    tracing::warn!("{text}");
+                }
                 self.problems.catalog = Some(text);
             }
         }
@@ -155,7 +186,7 @@ impl Reader {
         let files = self.files.iter().filter(|(_, file)| file.has_stream()).map(|(_, file)| file.entry());
         let entries: Vec<EntryView<'_>> = orphans.chain(known).chain(files).collect();
         self.catalog.save(entries.into_iter())?;
-        self.is_stale = false;
+        (self.is_stale, self.is_catalog_missing, self.fresh_turns) = (false, false, 0);
         for index in std::mem::take(&mut self.fresh) {
             if let Some(file) = self.files.get(index) {
                 file.is_catalogued = true;

@@ -8,6 +8,8 @@ use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
 use crate::catalog::EntryView;
+use crate::fields::FileFields;
+use crate::format::Format;
 use crate::identity::{FileKey, Look, Prefix};
 use crate::limits::TAIL_BYTES_MAX;
 
@@ -42,6 +44,8 @@ pub(crate) struct Tracked {
     /// Whether the catalog on disk has it.
     pub(crate) is_catalogued: bool,
     pub(crate) phase: Phase,
+    /// When it lost its name, if that was before its stream was decided.
+    pub(crate) left_since: Option<Instant>,
     /// Whether it is read from its end on, as the reader is new.
     pub(crate) from_end: bool,
     /// Whether its content replaces another one: it is no copy of another file.
@@ -51,6 +55,10 @@ pub(crate) struct Tracked {
     pub(crate) size: u64,
     /// The largest size that was seen of this content.
     pub(crate) largest: u64,
+    /// When it was last written, by the second.
+    pub(crate) modified_second: u64,
+    /// When its content was last found to be the same.
+    pub(crate) looked: Instant,
     /// When the size last changed.
     pub(crate) grown: Instant,
     /// The second since which it has unread bytes; 0 if it has none.
@@ -61,8 +69,15 @@ pub(crate) struct Tracked {
     pub(crate) handed: u64,
     /// The byte up to which it is on disk in a lane.
     pub(crate) durable: u64,
+    /// How its lines are written.
+    pub(crate) format: Format,
+    /// What its path says of its lines; empty while it is closed.
+    pub(crate) fields: FileFields,
     /// The bytes before `read`.
     pub(crate) tail: Tail,
+    /// The bytes before `handed`, and those before `previous`.
+    pub(crate) handed_tail: Tail,
+    pub(crate) previous_tail: Tail,
     /// Whether `read` is in a line over the limit.
     pub(crate) is_skipping: bool,
 
@@ -79,6 +94,9 @@ pub(crate) struct Tracked {
     pub(crate) retry: Option<Instant>,
 }
 
+// Beside it, an idle file has its path, its name in a directory, and three entries of tables: less than 1 KiB together.
+const _: () = assert!(size_of::<Tracked>() <= 448);
+
 impl Tracked {
     /// A file that a scan has found.
     pub(crate) fn new(path: PathBuf, look: &Look, now: Instant) -> Tracked {
@@ -90,15 +108,22 @@ impl Tracked {
             start: 0,
             is_catalogued: false,
             phase: Phase::New,
+            left_since: None,
             from_end: false,
             size: look.size,
             largest: look.size,
+            modified_second: look.modified_second,
+            looked: now,
             grown: now,
             behind_since: 0,
             read: 0,
             handed: 0,
             durable: 0,
+            format: Format::Plain,
+            fields: FileFields::new(),
             tail: Tail::default(),
+            handed_tail: Tail::default(),
+            previous_tail: Tail::default(),
             is_skipping: false,
             file: None,
             in_hand: 0,
@@ -118,15 +143,27 @@ impl Tracked {
         self.handed = position;
         self.durable = position;
         self.read = position.max(start);
-        self.tail = Tail::default();
+        (self.tail, self.handed_tail, self.previous_tail) = Default::default();
         self.is_skipping = false;
     }
 
+    /// Moves the position of reading by so many bytes, the last of these.
+    pub(crate) fn pass(&mut self, before: &[u8], bytes: usize) {
+        self.tail = Tail::of(before);
+        self.read += bytes as u64;
+    }
+
+    /// Notes that everything up to `read` is in a batch.
+    pub(crate) fn hand(&mut self) {
+        (self.previous, self.handed) = (self.handed, self.read);
+        (self.previous_tail, self.handed_tail) = (self.handed_tail, self.tail);
+    }
+
     /// Goes back to the end of the last batch that is in a lane.
-    pub(crate) fn rewind(&mut self, to: u64) {
-        self.handed = to;
-        self.read = to.max(self.start);
-        self.tail = Tail::default();
+    pub(crate) fn rewind(&mut self) {
+        self.handed = self.previous;
+        self.read = self.previous.max(self.start);
+        (self.tail, self.handed_tail) = (self.previous_tail, self.previous_tail);
         self.is_skipping = false;
     }
 
@@ -136,6 +173,21 @@ impl Tracked {
             Phase::Named | Phase::Left(_) | Phase::Ended | Phase::Resting => self.prefix.bytes > 0,
             Phase::New | Phase::Held(_) | Phase::Compressed => false,
         }
+    }
+
+    /// Whether it may be the rest of a stream.
+    pub(crate) fn is_undecided(&self) -> bool {
+        match self.phase {
+            Phase::New => self.size > 0 && self.retry.is_none(),
+            Phase::Held(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Closes it. Returns whether it was open.
+    pub(crate) fn close(&mut self) -> bool {
+        self.fields = FileFields::new();
+        self.file.take().is_some()
     }
 
     /// Bytes that are not on disk in a lane.
@@ -148,13 +200,16 @@ impl Tracked {
         }
     }
 
-    /// Notes its size.
-    pub(crate) fn note_size(&mut self, size: u64, now: Instant) {
-        if size != self.size {
+    /// Notes its size. Returns whether it may have changed.
+    pub(crate) fn note_size(&mut self, look: &Look, now: Instant) -> bool {
+        if look.size != self.size {
             self.grown = now;
         }
-        self.size = size;
-        self.largest = self.largest.max(size);
+        let is_changed = look.size != self.read || look.modified_second != self.modified_second;
+        self.size = look.size;
+        self.modified_second = look.modified_second;
+        self.largest = self.largest.max(look.size);
+        is_changed
     }
 
     /// Whether nothing of it is on the way to the disk.
@@ -164,7 +219,13 @@ impl Tracked {
 
     /// Its entry of the catalog.
     pub(crate) fn entry(&self) -> EntryView<'_> {
-        EntryView { stream: self.stream, key: self.key, prefix: self.prefix, start: self.start, path: &self.path }
+        EntryView {
+            stream: self.stream,
+            key: self.key,
+            prefix: self.prefix,
+            start: self.start,
+            path: &self.path,
+        }
     }
 }
 

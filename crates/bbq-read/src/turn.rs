@@ -8,18 +8,25 @@ use bbq_wire::batch::{BatchBuilder, BatchIdentity, Compression, SourceKind};
 use memchr::memchr;
 
 use crate::cut::{self, Cut};
+use crate::events::{Rules, events};
+use crate::format::Format;
 use crate::identity::{Look, Prefix, beginning_of, read_full_at};
-use crate::limits::TURN_BYTES;
+use crate::limits::{TAIL_BYTES_MAX, TURN_BYTES};
 use crate::reader::Reader;
 use crate::store::{FileBatch, Store};
-use crate::tracked::{Phase, Tail};
+use crate::tracked::{Phase, Tail, Tracked};
 use crate::view::LossReason;
 use crate::watch::FileIndex;
+
+/// A buffer that a long line has made larger is given back.
+const BUFFER_KEPT_BYTES: usize = 2 * TURN_BYTES;
 
 /// What a read of a file has found.
 enum Piece {
     /// The content is another one.
     Replaced,
+    /// There is nothing behind the position.
+    Nothing,
     /// A part of a line over the limit.
     Skipped,
     /// What was cut, in a batch that may be empty.
@@ -51,7 +58,7 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return Ok(()) };
         let Some(handle) = &file.file else { return Ok(()) };
         let look = Look::at_file(handle)?;
-        file.note_size(look.size, now);
+        file.note_size(&look, now);
         match file.phase {
             Phase::New | Phase::Held(_) => return self.identify(index, now, store),
             _ if !file.is_catalogued => return Ok(()),
@@ -59,9 +66,6 @@ impl Reader {
         }
         if look.size < file.read || !self.grow_prefix(index)? {
             self.truncated(index, now);
-            return Ok(());
-        }
-        if self.files.get(index).is_none_or(|file| file.read == file.size) {
             return Ok(());
         }
         self.read(index, now, store)
@@ -84,8 +88,13 @@ impl Reader {
     }
 
     fn read(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) -> io::Result<()> {
-        match self.read_piece(index, now)? {
+        let piece = self.read_piece(index, now)?;
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        match piece {
             Piece::Replaced => self.truncated(index, now),
+            Piece::Nothing => {}
             Piece::Skipped => self.files.enqueue(index),
             Piece::Cut(cut, batch) => {
                 for _ in 0..cut.oversize {
@@ -108,21 +117,23 @@ impl Reader {
     /// Reads and cuts, and moves the position of reading.
     fn read_piece(&mut self, index: FileIndex, now: Instant) -> io::Result<Piece> {
         let Reader { files, buffer, spec, view, pace, .. } = self;
-        let Some(file) = files.get(index) else { return Ok(Piece::Skipped) };
-        let Some(handle) = &file.file else { return Ok(Piece::Skipped) };
-        let line_bytes_max = spec.line_bytes_max;
+        let Some(file) = files.get(index) else { return Ok(Piece::Nothing) };
+        let mut rules = Rules {
+            format: file.format,
+            multiline: spec.multiline.as_ref(),
+            line_bytes_max: spec.line_bytes_max,
+            is_end: false,
+            is_quiet: false,
+            is_forced: false,
+        };
+        let most = rules.bytes_max();
         let mut wanted = TURN_BYTES;
         loop {
-            let tail = file.tail.bytes as usize;
-            let behind = usize::try_from(file.size - file.read).unwrap_or(usize::MAX);
-            let bytes = tail + wanted.min(behind);
-            if buffer.len() < bytes {
-                buffer.resize(bytes, 0);
-            }
-            let read = read_full_at(handle, &mut buffer[..bytes], file.read - tail as u64)?;
-            let Some((before, rest)) = buffer[..read].split_at_checked(tail) else { return Ok(Piece::Replaced) };
-            if !file.tail.is_of(before) {
-                return Ok(Piece::Replaced);
+            let Some(tail) = read_behind(file, wanted, buffer)? else { return Ok(Piece::Replaced) };
+            file.looked = now;
+            let rest = &buffer[tail..];
+            if rest.is_empty() {
+                return Ok(Piece::Nothing);
             }
             if file.is_skipping {
                 let taken = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
@@ -131,27 +142,29 @@ impl Reader {
                     view.lose(LossReason::Oversize, 0);
                 }
                 view.lose_bytes(LossReason::Oversize, taken as u64);
-                file.tail = Tail::of(&buffer[..tail + taken]);
-                file.read += taken as u64;
+                file.pass(&buffer[..tail + taken], taken);
                 return Ok(Piece::Skipped);
             }
-            let is_all = rest.len() == behind;
-            let is_end = is_all && is_over(file.phase, file.grown, now, spec.incomplete, pace.quiet);
-            let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(rest.len().min(TURN_BYTES) * 9 / 8 + 256));
-            let cut = cut::lines(rest, line_bytes_max, is_end, &mut batch);
-            let is_too_long = cut.taken == 0 && rest.len() >= line_bytes_max + 2;
-            if cut.taken == 0 && !is_too_long && !is_all {
-                wanted = line_bytes_max + 2;
+            let is_all = file.read + rest.len() as u64 == file.size;
+            rules.is_end = is_all && is_over(file.phase, file.grown, now, spec.incomplete, pace.quiet);
+            rules.is_quiet = is_all && now >= file.grown + pace.event_wait;
+            let (mut cut, mut batch) = cut_piece(rest, &rules);
+            if cut.taken == 0 && !is_all && wanted < most {
+                wanted = most;
                 continue;
             }
-            let taken = if is_too_long { rest.len() } else { cut.taken };
-            file.is_skipping = is_too_long;
-            file.tail = Tail::of(&buffer[..tail + taken]);
-            file.read += taken as u64;
-            if is_too_long {
-                view.lose_bytes(LossReason::Oversize, taken as u64);
+            if cut.taken == 0 && rest.len() >= most {
+                rules.is_forced = true;
+                (cut, batch) = cut_piece(rest, &rules);
+            }
+            if cut.taken == 0 && rest.len() >= most {
+                view.lose_bytes(LossReason::Oversize, rest.len() as u64);
+                file.is_skipping = true;
+                let taken = rest.len();
+                file.pass(buffer, taken);
                 return Ok(Piece::Skipped);
             }
+            file.pass(&buffer[..tail + cut.taken], cut.taken);
             return Ok(Piece::Cut(cut, Box::new(batch)));
         }
     }
@@ -161,6 +174,7 @@ impl Reader {
         let (stream, from, to, records) = (file.stream, file.handed, file.read, batch.records());
         let first_sequence = to - u64::from(records) + 1;
         batch.set_given_up(first_sequence - 1 - from);
+        batch.set_fields(file.fields.iter().map(|(name, value)| (*name, value.as_str())));
         let identity = BatchIdentity {
             stream,
             first_sequence,
@@ -170,19 +184,49 @@ impl Reader {
         };
         let Some((bytes, _)) = batch.into_batch(&identity) else { return };
         let size = bytes.len();
+        file.hand();
         match store.hand_over(FileBatch { stream, from, to, records, bytes }) {
             Ok(()) => {
-                (file.previous, file.handed, file.in_hand) = (from, to, size);
+                file.in_hand = size;
                 self.in_hand += size;
             }
             Err(_returned) => {
                 // The same lines are read again: the page cache has them, and no memory is kept for files that wait.
-                file.rewind(from);
+                file.rewind();
                 self.is_blocked = true;
                 self.files.enqueue(index);
             }
         }
     }
+}
+
+/// Reads the tail of a file and so many bytes behind its position. Returns how long the tail is; `None` if the tail has changed.
+fn read_behind(file: &mut Tracked, wanted: usize, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let Some(handle) = &file.file else { return Ok(Some(0)) };
+    let is_unknown = file.tail.bytes == 0;
+    let tail = if is_unknown { file.read.min(TAIL_BYTES_MAX as u64) } else { file.tail.bytes.into() };
+    let behind = usize::try_from(file.size - file.read).unwrap_or(usize::MAX);
+    buffer.resize(tail as usize + wanted.min(behind), 0);
+    let read = read_full_at(handle, buffer, file.read - tail)?;
+    buffer.truncate(read);
+    let tail = tail as usize;
+    let Some(before) = buffer.get(..tail) else { return Ok(None) };
+    if is_unknown {
+        file.tail = Tail::of(before);
+    }
+    Ok(file.tail.is_of(before).then_some(tail))
+}
+
+fn cut_piece(bytes: &[u8], rules: &Rules<'_>) -> (Cut, BatchBuilder) {
+    let room = bytes.len().min(TURN_BYTES) * 9 / 8 + 512;
+    let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(room));
+    let cut = match rules {
+        Rules { format: Format::Plain, multiline: None, line_bytes_max, is_end, .. } => {
+            cut::lines(bytes, *line_bytes_max, *is_end, &mut batch)
+        }
+        _ => events(bytes, rules, &mut batch),
+    };
+    (cut, batch)
 }
 
 /// Whether the last line of a file will get no line feed any more.

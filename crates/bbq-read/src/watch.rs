@@ -20,6 +20,19 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Calls in a row, so that a busy directory does not keep the reader from reading.
 const CALLS_MAX: usize = 16;
 
+/// File systems without events for what others change, by the number in statfs(2): NFS, SMB, SMB 2, CIFS, FUSE, 9p, Ceph, AFS, VirtualBox.
+const BLIND: [u32; 9] = [
+    0x6969,
+    0x517b,
+    0xfe53_4d42,
+    0xff53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x00c3_6400,
+    0x5346_414f,
+    0x786f_4256,
+];
+
 /// What events say.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -83,6 +96,11 @@ impl Watcher {
         self.watches.len() > before
     }
 
+    /// Whether changes of this directory may come from another machine, or from a program, without an event.
+    pub(crate) fn is_blind(path: &Path) -> bool {
+        rustix::fs::statfs(path).is_ok_and(|found| BLIND.contains(&(found.f_type as u32)))
+    }
+
     /// Notes which file has this name, and watches the file itself if the name is a link or its directory is not watched.
     pub(crate) fn file(&mut self, path: &Path, is_link: bool, index: FileIndex) {
         let watch = path.parent().and_then(|parent| self.directories.get(parent)).copied();
@@ -125,9 +143,13 @@ impl Watcher {
             Ok(watch) => watch,
             Err(Errno::NOENT | Errno::NOTDIR) => return None,
             Err(error) => {
-                let remedy = if error == Errno::NOSPC { "; raise the sysctl fs.inotify.max_user_watches" } else { "" };
+                let remedy =
+                    if error == Errno::NOSPC { "; raise the sysctl fs.inotify.max_user_watches" } else { "" };
                 self.problem.get_or_insert_with(|| {
-                    format!("cannot watch {}: {error}{remedy}. New lines are found by scans alone", path.display())
+                    format!(
+                        "cannot watch {}: {error}{remedy}. New lines are found by scans alone",
+                        path.display()
+                    )
                 });
                 return None;
             }

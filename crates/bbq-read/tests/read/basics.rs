@@ -9,45 +9,47 @@ use tempfile::TempDir;
 
 use crate::store::{Running, Server};
 
-pub struct Place {
+pub(crate) struct Place {
     root: TempDir,
-    pub server: Server,
+    pub(crate) server: Server,
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place { root: tempfile::tempdir().expect("a directory"), server: Server::new() }
     }
 
-    pub fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.root.path().join("logs").join(name)
     }
 
-    pub fn append(&self, name: &str, text: &str) {
+    pub(crate) fn append(&self, name: &str, text: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         append(&path, text);
     }
 
-    pub fn rename(&self, from: &str, to: &str) {
+    pub(crate) fn rename(&self, from: &str, to: &str) {
         fs::rename(self.path(from), self.path(to)).expect("a file");
     }
 
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         fs::remove_file(self.path(name)).expect("a file");
     }
 
-    pub fn start(&self, pattern: &str) -> Running {
-        let spec = format!("file:{}/logs/{pattern}", self.root.path().display());
+    pub(crate) fn start(&self, pattern: &str) -> Running {
+        // With a name of its own, the reader stays the same when its pattern changes.
+        let and = if pattern.contains('?') { '&' } else { '?' };
+        let spec = format!("file:{}/logs/{pattern}{and}name=reader", self.root.path().display());
         Running::start(&spec, &self.catalogs(), &self.server)
     }
 
-    pub fn catalogs(&self) -> std::path::PathBuf {
+    pub(crate) fn catalogs(&self) -> std::path::PathBuf {
         self.root.path().join("readers")
     }
 }
 
-pub fn append(path: &Path, text: &str) {
+pub(crate) fn append(path: &Path, text: &str) {
     let mut file = OpenOptions::new().create(true).append(true).open(path).expect("a file");
     file.write_all(text.as_bytes()).expect("room");
 }
@@ -116,6 +118,31 @@ fn a_file_that_was_renamed_while_no_reader_ran_is_read_to_its_end() {
     let reader = place.start("*.log*");
     place.append("a.log", "4\n");
     place.server.wait_for(&["1", "2", "3", "4"]);
+    reader.stop();
+}
+
+#[test]
+fn a_large_file_does_not_keep_others_waiting() {
+    let place = Place::new();
+    place.append("large.log", &"x\n".repeat(4 << 20));
+    for number in 0..5 {
+        place.append(&format!("{number}.log"), "small\n");
+    }
+    let reader = place.start("*.log");
+    place.server.wait("all have begun", |state| state.order.len() == 6);
+    // A turn of the large file is a batch, and each file has had one by now.
+    let state = place.server.state();
+    let batches: Vec<usize> = state.streams.values().map(|stream| stream.batches.len()).collect();
+    drop(state);
+    place.server.wait("all is read", |state| {
+        state
+            .streams
+            .values()
+            .map(|stream| stream.batches.iter().map(|(_, lines)| lines.len()).sum::<usize>())
+            .sum::<usize>()
+            == (4 << 20) + 5
+    });
+    assert!(batches.iter().all(|batches| *batches <= 3), "{batches:?}");
     reader.stop();
 }
 
