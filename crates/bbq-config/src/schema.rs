@@ -68,7 +68,10 @@ fn of_values(kinds: &Kinds, key: &str, values: &Values) -> Value {
         Values::Specs(range) => {
             let specs = match key {
                 "listen" => listeners(kinds),
-                "read" => of_spec(kinds, "^file:.", [&NAME_OPTION].into_iter().chain(&READ_OPTIONS)).to_vec(),
+                "read" => {
+                    of_spec(kinds, "^(file:.|containers:)", [&NAME_OPTION].into_iter().chain(&READ_OPTIONS))
+                        .to_vec()
+                }
                 _ => sinks(kinds),
             };
             json!({"type": "array", "minItems": range.start(), "maxItems": range.end(), "items": {"anyOf": specs}})

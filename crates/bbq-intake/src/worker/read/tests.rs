@@ -38,8 +38,7 @@ impl World {
         let source = Source { name: "logs".to_owned(), drops_oldest: false };
         let options = SpoolOptions::new(directory.path().to_owned(), LANES, vec![source]);
         let spool = Arc::new(Spool::open(Arc::clone(&storage), &options).unwrap());
-        let ledger =
-            Ledger::recover(Arc::clone(&storage), directory.path(), &["logs".to_owned()], &[], 0);
+        let ledger = Ledger::recover(Arc::clone(&storage), directory.path(), &["logs".to_owned()], &[], 0);
         let streams = Arc::new(Streams::recover(storage, directory.path(), &spool, 1).unwrap());
         let (mesh, inboxes) = WorkerMesh::new(&spool.lanes());
         let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), 1));
@@ -190,8 +189,7 @@ fn bytes_that_do_not_follow_are_refused() {
 fn a_reader_that_is_to_end_hands_nothing_over() {
     let world = World::begin();
     let link = ReaderLink::new().unwrap();
-    let mut store =
-        ReaderStore::new(0, world.mesh.clone(), Arc::clone(&world.streams), Arc::clone(&link));
+    let mut store = ReaderStore::new(0, world.mesh.clone(), Arc::clone(&world.streams), Arc::clone(&link));
     link.stop();
     assert!(store.is_stopping());
     assert!(store.hand_over(batch(stream(0), 0, 100, 5)).is_err());

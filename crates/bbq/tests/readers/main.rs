@@ -1,0 +1,9 @@
+//! A server that reads files: each line once, and in order, whatever happens to files and server.
+
+mod files;
+mod full;
+mod killed;
+mod paused;
+mod refused;
+#[path = "../support/mod.rs"]
+mod support;
