@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use super::{ReaderLink, ReaderStore};
 use crate::worker::{
-    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh,
-    WorkerView,
+    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, PausedConnection, SessionInbox, Worker,
+    WorkerMesh, WorkerView,
 };
 
 const LANES: u32 = 2;
@@ -51,7 +51,7 @@ impl World {
             workers: LANES as usize,
             has_little_memory: true,
         };
-        let worker = |(index, inbox)| {
+        let worker = |(index, inbox): (usize, SessionInbox)| {
             let lane = spool.lanes()[index].clone();
             Worker {
                 index,
