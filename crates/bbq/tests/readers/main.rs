@@ -2,7 +2,9 @@
 
 mod files;
 mod full;
+mod json;
 mod killed;
+mod only;
 mod paused;
 mod refused;
 #[path = "../support/mod.rs"]
