@@ -6,7 +6,7 @@ use bbq_spec::ConfigError;
 use bbq_spec::own_files::{absolute, own_place, refusal, resolved};
 
 use crate::config::Config;
-use crate::keys::ADMIN_DEFAULT;
+use crate::keys::{ADMIN_DEFAULT, LISTENERS_MAX};
 use crate::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 use crate::place::Place;
 
@@ -17,6 +17,11 @@ impl Config {
     /// The first mistake that was found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_admin()?;
+        if self.listen.is_empty() && self.read.is_empty() {
+            return Err(ConfigError::new(format!(
+                "listen has 0; allowed: a list of 1 to {LISTENERS_MAX} SPECs or tables, or none beside a reader of files (read)"
+            )));
+        }
         let unfinished_least = UNFINISHED_BYTES_PER_WORKER_MIN * self.workers as u64;
         if self.unfinished_bytes_max < unfinished_least {
             let error = ConfigError::new(format!(
@@ -30,6 +35,10 @@ impl Config {
         for index in 0..self.listen.len() {
             let place = self.origins.of_spec("listen", index);
             self.check_listener(index).map_err(|error| at(error, place))?;
+        }
+        for index in 0..self.read.len() {
+            let place = self.origins.of_spec("read", index);
+            self.check_reader(index).map_err(|error| at(error, place))?;
         }
         for index in 0..self.sinks.len() {
             let place = self.origins.of_spec("sink", index);
@@ -62,6 +71,23 @@ impl Config {
         let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
         if others.iter().any(|other| is_named(other) && other.source == spec.source) {
             return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
+        }
+        Ok(())
+    }
+
+    fn check_reader(&self, index: usize) -> Result<(), ConfigError> {
+        let (others, spec) = (&self.read[..index], &self.read[index]);
+        let taken = |by: &str| {
+            ConfigError::new(format!(
+                "{:?}: {by} has the name {}; give one of them a name=",
+                spec.text, spec.source
+            ))
+        };
+        if self.listen.iter().any(|listener| listener.source == spec.source) {
+            return Err(taken("a listener"));
+        }
+        if others.iter().any(|other| other.source == spec.source) {
+            return Err(taken("another reader"));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bbq_intake::{ListenSpec, OnFull, TokenFile, parsed_distribution};
 use bbq_listen::Distribution;
+use bbq_read::ReadSpec;
 use bbq_sink::{Kinds, SinkSpec};
 use bbq_spec::{ConfigError, SpecOption};
 use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN};
@@ -39,6 +40,8 @@ pub struct Config {
     pub admin_tokens: Option<TokenFile>,
     /// What to listen on.
     pub listen: Vec<ListenSpec>,
+    /// Which files to read.
+    pub read: Vec<ReadSpec>,
     /// Where to deliver messages.
     pub sinks: Vec<SinkSpec>,
     /// Bytes of all segments.
@@ -138,6 +141,7 @@ impl Config {
             |key| settings.number(key).map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
         let mut config = Config {
             listen: settings.specs("listen", &data, ListenSpec::of)?,
+            read: settings.specs("read", &data, ReadSpec::of)?,
             sinks: settings.specs("sink", &data, |spec| kinds.read(spec))?,
             data,
             workers: usize::try_from(workers).unwrap_or(usize::MAX),
@@ -175,6 +179,7 @@ impl Config {
         Demand {
             workers: self.workers as u64,
             listeners: connections.count() as u64,
+            readers: self.read.len() as u64,
             sinks: self.sinks.len() as u64,
             sinks_bytes: self.sinks.iter().map(SinkSpec::memory_bytes_min).sum(),
             has_admin: self.admin.is_some(),
@@ -193,6 +198,23 @@ impl Config {
         spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
     }
 
+    /// The names under which messages come in: of listeners, then of readers. Ledger and spool have them in this order.
+    #[must_use]
+    pub fn sources(&self) -> Vec<String> {
+        let readers = self.read.iter().map(|spec| &spec.source);
+        self.listen.iter().map(|spec| &spec.source).chain(readers).cloned().collect()
+    }
+
+    /// The SPECs of a key that is a list, as they were configured.
+    #[must_use]
+    pub fn specs_of(&self, key: &str) -> Vec<&str> {
+        match key {
+            "listen" => self.listen.iter().map(|spec| spec.text.as_str()).collect(),
+            "read" => self.read.iter().map(|spec| spec.text.as_str()).collect(),
+            _ => self.sinks.iter().map(|spec| spec.text.as_str()).collect(),
+        }
+    }
+
     /// The options of the spool.
     #[must_use]
     pub fn spool_options(&self) -> bbq_spool::SpoolOptions {
@@ -200,7 +222,8 @@ impl Config {
             name: spec.source.clone(),
             drops_oldest: spec.on_full == OnFull::DropOldest,
         };
-        let sources = self.listen.iter().map(source).collect();
+        let reader = |spec: &ReadSpec| bbq_spool::Source { name: spec.source.clone(), drops_oldest: false };
+        let sources = self.listen.iter().map(source).chain(self.read.iter().map(reader)).collect();
         let lanes = u32::try_from(self.workers).unwrap_or(u32::MAX);
         // From the root: errors name its files, and whoever reads them may be elsewhere.
         let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());

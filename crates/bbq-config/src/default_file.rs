@@ -2,7 +2,7 @@
 
 use bbq_spec::Values;
 
-use crate::keys::{DATA, FILE_KEYS, FileKey, file_key};
+use crate::keys::{DATA, FILE_KEYS, FileKey, NO_SPECS, file_key};
 
 /// The text of the file. The server reads this file as the defaults, even after the `#` of a line `#KEY = VALUE` is removed.
 #[must_use]
@@ -33,7 +33,8 @@ fn value(known: &FileKey) -> Option<String> {
     match option.values {
         Values::Specs(_) => {
             let data = file_key("data").map_or("", |data| data.option.default);
-            let specs = option.default.split(", ").map(|spec| format!("{:?}", spec.replace(DATA, data)));
+            let specs = option.default.split(", ").filter(|spec| *spec != NO_SPECS);
+            let specs = specs.map(|spec| format!("{:?}", spec.replace(DATA, data)));
             Some(format!("[{}]", specs.collect::<Vec<_>>().join(", ")))
         }
         Values::Words(_) | Values::Text { .. } => Some(format!("{:?}", option.default)),

@@ -28,8 +28,6 @@ impl Config {
     /// Every key of the file, in its order. A list has an entry for each SPEC.
     #[must_use]
     pub fn effective(&self) -> Vec<EffectiveKey> {
-        let listen: Vec<&str> = self.listen.iter().map(|spec| spec.text.as_str()).collect();
-        let sinks: Vec<&str> = self.sinks.iter().map(|spec| spec.text.as_str()).collect();
         let keys = FILE_KEYS.iter().flat_map(|known| {
             let (key, meaning) = (known.option.key, known.option.meaning);
             let entry = |value: String, place: Option<&Place>| {
@@ -38,10 +36,9 @@ impl Config {
             };
             match known.option.values {
                 Values::Specs(_) => {
-                    let specs = if key == "listen" { &listen } else { &sinks };
-                    let specs = specs.iter().enumerate();
+                    let specs = self.specs_of(key).into_iter().enumerate();
                     specs
-                        .map(|(index, spec)| entry((*spec).to_owned(), self.origins.of_spec(key, index)))
+                        .map(|(index, spec)| entry(spec.to_owned(), self.origins.of_spec(key, index)))
                         .collect()
                 }
                 _ => vec![entry(self.value_of(key), self.origins.of_key(key))],

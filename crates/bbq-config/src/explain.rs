@@ -1,6 +1,7 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
 use bbq_intake::{LISTEN_OPTIONS, is_kept};
+use bbq_read::READ_OPTIONS;
 use bbq_sink::{Kind as SinkKind, Kinds, common_options};
 use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
 
@@ -11,16 +12,20 @@ use crate::keys::{FILE_KEYS, FileKey, OnReload};
 
 /// The key of listeners, and how the names of their options begin here: `listen.on_full`.
 const LISTEN: &str = "listen";
+/// The same for readers.
+const READ: &str = "read";
 /// The same for sinks.
 const SINK: &str = "sink";
 
-/// A key of the file, or an option of listeners or sinks.
+/// A key of the file, or an option of listeners, readers or sinks.
 #[derive(Debug)]
 pub enum Subject {
     /// A key of the file.
     Key(&'static FileKey),
     /// An option of listeners.
     Listen(&'static SpecOption),
+    /// An option of readers.
+    Read(&'static SpecOption),
     /// An option of sinks, with the kinds that have it.
     Sink(&'static SpecOption, Vec<&'static SinkKind>),
 }
@@ -31,6 +36,7 @@ impl Subject {
     pub fn all(kinds: &Kinds) -> Vec<Subject> {
         let keys = FILE_KEYS.iter().map(Subject::Key);
         let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(Subject::Listen);
+        let read = [&NAME_OPTION].into_iter().chain(&READ_OPTIONS).map(Subject::Read);
         // An option that several kinds have is one.
         let mut sinks: Vec<(&SpecOption, Vec<&SinkKind>)> =
             common_options().map(|option| (option, kinds.present.to_vec())).collect();
@@ -45,10 +51,10 @@ impl Subject {
             }
         }
         let sinks = sinks.into_iter().map(|(option, kinds)| Subject::Sink(option, kinds));
-        keys.chain(listen).chain(sinks).collect()
+        keys.chain(listen).chain(read).chain(sinks).collect()
     }
 
-    /// Those with this name: a whole one (`spool.bytes_max`, `listen.on_full`), its last word, a table (`spool`, `listen`), or a kind of
+    /// Those with this name: a whole one (`spool.bytes_max`, `listen.on_full`), its last word, a table (`spool`, `listen`, `read`), or a kind of
     /// sink (`sink.file`, or `file` if it is nothing else).
     ///
     /// # Errors
@@ -104,6 +110,7 @@ impl Subject {
         match self {
             Subject::Key(known) => known.option.key.to_owned(),
             Subject::Listen(option) => format!("{LISTEN}.{}", option.key),
+            Subject::Read(option) => format!("{READ}.{}", option.key),
             Subject::Sink(option, _) => format!("{SINK}.{}", option.key),
         }
     }
@@ -113,7 +120,7 @@ impl Subject {
     pub fn kinds(&self) -> &[&'static SinkKind] {
         match self {
             Subject::Sink(_, kinds) => kinds,
-            Subject::Key(_) | Subject::Listen(_) => &[],
+            Subject::Key(_) | Subject::Listen(_) | Subject::Read(_) => &[],
         }
     }
 
@@ -123,6 +130,7 @@ impl Subject {
         match self {
             Subject::Key(known) => known.option.key.split_once('.').map_or("", |(table, _)| table),
             Subject::Listen(_) => LISTEN,
+            Subject::Read(_) => READ,
             Subject::Sink(..) => SINK,
         }
     }
@@ -132,7 +140,7 @@ impl Subject {
     pub fn option(&self) -> &'static SpecOption {
         match self {
             Subject::Key(known) => &known.option,
-            Subject::Listen(option) | Subject::Sink(option, _) => option,
+            Subject::Listen(option) | Subject::Read(option) | Subject::Sink(option, _) => option,
         }
     }
 
@@ -167,6 +175,9 @@ impl Subject {
             Subject::Listen(option) => {
                 Some(format!("--{LISTEN} 'SPEC?{}=...'", option.words().join("=...' or '")))
             }
+            Subject::Read(option) => {
+                Some(format!("--{READ} 'SPEC?{}=...'", option.words().join("=...' or '")))
+            }
             Subject::Sink(option, _) => {
                 Some(format!("--{SINK} 'SPEC?{}=...'", option.words().join("=...' or '")))
             }
@@ -187,7 +198,7 @@ impl Subject {
 /// A value that is in effect.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Value {
-    /// The listener or the sink whose option it is; `None` for a key of the file.
+    /// The listener, the reader or the sink whose option it is; `None` for a key of the file.
     pub of: Option<String>,
     /// The value, as it can stand in the file.
     pub text: String,
@@ -218,7 +229,8 @@ impl InEffect {
     #[must_use]
     pub fn warnings_of(&self, environment: &Environment) -> Vec<String> {
         // A SPEC may name the variable of a secret.
-        let specs = [LISTEN, SINK].into_iter().filter_map(|key| self.settings.given_specs(key)).flatten();
+        let specs =
+            [LISTEN, READ, SINK].into_iter().filter_map(|key| self.settings.given_specs(key)).flatten();
         let options = specs.flat_map(|given| &given.spec.options);
         let secrets: Vec<&str> =
             options.filter(|(key, _)| key.ends_with("_env")).map(|(_, name)| name.as_str()).collect();
@@ -231,7 +243,7 @@ impl InEffect {
         self.config
     }
 
-    /// The values of a subject: one, or one for each listener or sink. Those of SPECs that do not set an option are left out.
+    /// The values of a subject: one, or one for each listener, reader or sink. Those of SPECs that do not set an option are left out.
     #[must_use]
     pub fn values(&self, subject: &Subject) -> Vec<Value> {
         match subject {
@@ -243,6 +255,7 @@ impl InEffect {
                 }
             },
             Subject::Listen(option) => self.options(LISTEN, option, |_| true),
+            Subject::Read(option) => self.options(READ, option, |_| true),
             Subject::Sink(option, kinds) => self.options(SINK, option, |head| {
                 kinds
                     .iter()
@@ -252,10 +265,7 @@ impl InEffect {
     }
 
     fn specs(&self, key: &str) -> Vec<Value> {
-        let texts: Vec<&str> = match key {
-            LISTEN => self.config.listen.iter().map(|spec| spec.text.as_str()).collect(),
-            _ => self.config.sinks.iter().map(|spec| spec.text.as_str()).collect(),
-        };
+        let texts = self.config.specs_of(key);
         let given = self.settings.given_specs(key);
         let value = |(index, text): (usize, &str)| {
             let from = given.and_then(|given| given.get(index)).map(|given| given.place.to_string());

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::environment::{self, Environment};
-use crate::keys::{DATA, FILE_KEYS, FileKey, file_key};
+use crate::keys::{DATA, FILE_KEYS, FileKey, NO_SPECS, file_key};
 use crate::place::Place;
 
 /// Options of the command line, by the name of their key. They override environment variables and the file.
@@ -257,7 +257,8 @@ impl Settings {
             }
             None => {
                 let data = data.display().to_string();
-                let texts = option.default.split(", ").map(|text| text.replace(DATA, &data));
+                let texts = option.default.split(", ").filter(|text| *text != NO_SPECS);
+                let texts = texts.map(|text| text.replace(DATA, &data));
                 texts.map(|text| read(&SpecText::of_text(&text)?)).collect::<Result<_, _>>()?
             }
         };

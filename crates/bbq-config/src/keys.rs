@@ -1,9 +1,9 @@
 //! The keys of the configuration file, each defined once. The parser of the file, the options of `bbq serve`, the tables of
 //! docs/CONFIGURATION.md, the JSON Schema and the default file are made from this list.
 //!
-//! Not here: the options of listeners (`LISTEN_OPTIONS`) and of sinks (each kind of sink has its own).
+//! Not here: the options of listeners (`LISTEN_OPTIONS`), of readers (`READ_OPTIONS`) and of sinks (each kind of sink has its own).
 
-use bbq_intake::DISTRIBUTIONS;
+use bbq_intake::{DISTRIBUTIONS, READERS_MAX};
 use bbq_spec::{SpecOption, Values};
 use bbq_spool::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
@@ -13,12 +13,14 @@ use crate::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
 /// The admin asks for no token.
 pub(super) const ADMIN_TOKENS_DEFAULT: &str = "none";
+/// The default of a list without SPECs.
+pub(super) const NO_SPECS: &str = "none";
 /// The placeholder for the data directory in the default of `sink`.
 pub(super) const DATA: &str = "DATA";
 /// The most workers, as in bbq-listen.
 pub(super) const WORKERS_MAX: u64 = 256;
 /// The most listeners: each has a socket per worker, and an envelope names its source in 16 bits.
-const LISTENERS_MAX: u64 = 256;
+pub(super) const LISTENERS_MAX: u64 = 256;
 /// The most sinks: each is a thread.
 const SINKS_MAX: u64 = 64;
 /// A day: longer waits make no sense.
@@ -49,16 +51,27 @@ pub enum OnReload {
 }
 
 /// The keys, in the order in which people read them. The keys of tables come last.
-pub static FILE_KEYS: [FileKey; 18] = [
+pub static FILE_KEYS: [FileKey; 19] = [
     FileKey {
         argument: Some("SPEC"),
         on_reload: OnReload::Applies,
         option: SpecOption {
             key: "listen",
-            values: Values::Specs(1..=LISTENERS_MAX),
+            values: Values::Specs(0..=LISTENERS_MAX),
             default: "bbq+tcp://127.0.0.1:7700, lines+tcp://127.0.0.1:7701, syslog+udp://127.0.0.1:5514, \
                       syslog+tcp://127.0.0.1:5514, http+tcp://127.0.0.1:7780",
-            meaning: "the addresses to listen on. The option may be repeated, and replaces all listeners of the file",
+            meaning: "the addresses to listen on. The option may be repeated, and replaces all listeners of the file. \
+                      A server that reads files may have none (`[]`)",
+        },
+    },
+    FileKey {
+        argument: Some("SPEC"),
+        on_reload: OnReload::Applies,
+        option: SpecOption {
+            key: "read",
+            values: Values::Specs(0..=READERS_MAX as u64),
+            default: NO_SPECS,
+            meaning: "the files and container logs to read, each line once. The option may be repeated, and replaces all readers of the file",
         },
     },
     FileKey {

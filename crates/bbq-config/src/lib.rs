@@ -4,7 +4,7 @@
 //! An option of the command line and its key in the file have the same name, and so has the variable, in capitals behind `BBQ_`. Nothing is ignored: an unknown key, a value out of
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
 //!
-//! Not here: the options of listeners (bbq-intake) and of sinks. Which kinds of sinks there are is a parameter, [`Kinds`](bbq_sink::Kinds).
+//! Not here: the options of listeners (bbq-intake), of readers (bbq-read) and of sinks. Which kinds of sinks there are is a parameter, [`Kinds`](bbq_sink::Kinds).
 
 #![forbid(unsafe_code)]
 

@@ -36,6 +36,8 @@ const CONNECTION_BUSY_BYTES: u64 = 32 * KIB;
 const CONNECTIONS_MIN: u64 = 64;
 /// A sink beside its window: formatted output, and the first of a catch-up.
 const SINK_BYTES: u64 = 3 * MIB;
+/// A reader of files: batches on their way to a lane, and its buffer, with the longest line. Files that wait take less than 1 KiB each.
+const READER_BYTES: u64 = 8 * MIB + 4 * MIB;
 /// The most that a sink may have submitted and not settled: as much as the largest window of any kind.
 const SINK_WINDOW_BYTES_MAX: u64 = 64 * MIB;
 const SINK_WINDOW_BYTES_MIN: u64 = MIB;
@@ -65,6 +67,7 @@ const PLENTY_BYTES: u64 = 512 * MIB;
 pub(super) struct Demand {
     pub(super) workers: u64,
     pub(super) listeners: u64,
+    pub(super) readers: u64,
     pub(super) sinks: u64,
     /// Memory that kinds of sinks take in any case.
     pub(super) sinks_bytes: u64,
@@ -124,10 +127,11 @@ impl MemoryPlan {
         let allowed = allowed(limit.as_ref());
         let program = PROGRAM_BYTES + if demand.has_admin { ADMIN_BYTES } else { 0 };
         let of_workers = workers * (WORKER_BYTES + demand.listeners * LISTENER_BYTES);
+        let readers = demand.readers * READER_BYTES;
         let reads = workers * READ_BYTES_TARGET as u64;
         let sinks_least = demand.sinks_bytes + sinks * (SINK_BYTES + reads);
         // Each takes a part of what is left, up to what it can use.
-        let rest = allowed.saturating_sub(program + of_workers + sinks_least);
+        let rest = allowed.saturating_sub(program + of_workers + readers + sinks_least);
         let streams_max = (rest / 8 / STREAM_BYTES).clamp(STREAMS_MIN, STREAMS_MAX as u64);
         let streams = streams_max * STREAM_BYTES;
         let is_small = allowed < PLENTY_BYTES;
@@ -161,6 +165,7 @@ impl MemoryPlan {
             ("connections", connections),
             ("unfinished batches and messages", unfinished_bytes_max),
             ("lanes", lanes),
+            ("readers of files", readers),
             ("sinks", sinks_bytes),
             ("the table of streams", streams),
         ];
@@ -170,7 +175,11 @@ impl MemoryPlan {
         };
         MemoryPlan {
             limit,
-            budgets: budgets.map(|(what, bytes)| Budget { what: what.to_owned(), bytes }).into(),
+            budgets: budgets
+                .into_iter()
+                .filter(|(_, bytes)| *bytes > 0)
+                .map(|(what, bytes)| Budget { what: what.to_owned(), bytes })
+                .collect(),
             unfinished_bytes_max,
             lane_buffer_bytes_max: usize::try_from(lane_buffer).unwrap_or(LANE_BUFFER_BYTES_MAX),
             hot_bytes_max: usize::try_from(hot).unwrap_or(HOT_BYTES_DEFAULT),

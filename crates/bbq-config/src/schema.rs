@@ -4,6 +4,7 @@
 //! listeners at one address.
 
 use bbq_intake::{LISTEN_OPTIONS, PROTOCOLS, without_effect};
+use bbq_read::READ_OPTIONS;
 use bbq_sink::{Kind as SinkKind, Kinds, common_options};
 use bbq_spec::{AUTO, NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
@@ -65,7 +66,14 @@ fn of_values(kinds: &Kinds, key: &str, values: &Values) -> Value {
         }
         Values::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Values::Specs(range) => {
-            let specs = if key == "listen" { listeners(kinds) } else { sinks(kinds) };
+            let specs = match key {
+                "listen" => listeners(kinds),
+                "read" => {
+                    of_spec(kinds, "^(file:.|containers:)", [&NAME_OPTION].into_iter().chain(&READ_OPTIONS))
+                        .to_vec()
+                }
+                _ => sinks(kinds),
+            };
             json!({"type": "array", "minItems": range.start(), "maxItems": range.end(), "items": {"anyOf": specs}})
         }
         Values::Secret => json!({"type": "string", "pattern": "."}),

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::Entry;
-use bbq_wire::batch::Origin;
+use bbq_wire::batch::{Detail, Origin, Output};
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
 use data_encoding::BASE64;
@@ -93,6 +93,15 @@ struct Record<'a> {
     /// Of dead letters: what the destination said.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<&'a str>,
+    /// What a reader says of the file: fields that all of its messages have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a Map<String, Value>>,
+    /// Of a container: stdout or stderr.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'static str>,
+    /// Of a container: when it wrote the message, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<String>,
     #[serde(flatten)]
     syslog: Option<SyslogFields>,
     /// Instead of `message`.
@@ -277,6 +286,7 @@ pub struct BatchTexts<'a> {
     worker: u32,
     source: SourceKind,
     rejected: Option<&'a str>,
+    fields: Map<String, Value>,
 }
 
 impl<'a> BatchTexts<'a> {
@@ -284,10 +294,11 @@ impl<'a> BatchTexts<'a> {
     #[must_use]
     pub fn of(entry: &'a Entry<'a>) -> BatchTexts<'a> {
         let origin = entry.origin();
-        let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
+        let fields = entry.batch.fields().map(|(name, value)| (name.to_owned(), value.into()));
         BatchTexts {
             origin,
-            time: DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true),
+            time: rfc3339(origin.received_ns),
+            fields: fields.collect(),
             stream: entry.batch.header.stream.to_string(),
             worker: entry.lane,
             source: entry.batch.header.source,
@@ -328,17 +339,35 @@ impl<'a> BatchTexts<'a> {
             message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
             message_bytes: None,
             rejected: self.rejected,
+            fields: (!self.fields.is_empty()).then_some(&self.fields),
+            output: None,
+            written: None,
             syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw, self.origin.received_ns)),
             otlp,
         }
     }
 }
 
+fn rfc3339(unix_ns: u64) -> String {
+    let time = i64::try_from(unix_ns).unwrap_or(i64::MAX);
+    DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
+}
+
 /// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
 fn for_each_record(entry: &Entry<'_>, shows_rejections: bool, mut f: impl FnMut(&Record<'_>, &[u8])) {
     let mut texts = BatchTexts::of(entry);
     texts.rejected = texts.rejected.filter(|_| shows_rejections);
+    let mut details = entry.batch.details();
     for (sequence, raw, peer) in entry.numbered() {
-        f(&texts.record(sequence, raw, peer), raw);
+        let mut record = texts.record(sequence, raw, peer);
+        if let Some(Detail { time_ns, output }) = details.next() {
+            record.output = match output {
+                Output::Unknown => None,
+                Output::Stdout => Some("stdout"),
+                Output::Stderr => Some("stderr"),
+            };
+            record.written = (time_ns > 0).then(|| rfc3339(time_ns));
+        }
+        f(&record, raw);
     }
 }

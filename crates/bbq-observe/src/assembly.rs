@@ -2,20 +2,22 @@
 
 use std::path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bbq_intake::WorkerView;
 use bbq_listen::Address;
+use bbq_read::{Loss, LossReason};
 use bbq_sink::{Account, reason_name};
-use bbq_spec::unix_ns;
+use bbq_spec::{unix_ns, unix_seconds};
 use bbq_spool::{LaneCondition, LanePlace};
 use bbq_stored::add_to;
 
 use crate::findings::is_stalled;
 use crate::parts::Parts;
+use crate::reader::Reader;
 use crate::status::{
-    Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, SinkStatus,
-    SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
+    Dropped, Finding, LANE_CONDITIONS, LaneStatus, LedgerStatus, Level, ListenerStatus, LossStatus,
+    ReaderStatus, SinkStatus, SocketStatus, SpoolStatus, Status, TlsStatus, WorkerStatus, total,
 };
 
 /// Messages that a sink has not received.
@@ -28,7 +30,7 @@ impl Parts {
     /// Everything at this moment.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.note_kernel_drops();
+        self.note_drops_of_others();
         let mut status = Status {
             ready: self.ready.load(Ordering::Acquire),
             problems: Vec::new(),
@@ -50,6 +52,7 @@ impl Parts {
             memory: (&self.memory).into(),
             workers: self.workers.iter().enumerate().map(worker_status).collect(),
             listeners: (0..self.listeners.len()).map(|index| self.listener_status(index)).collect(),
+            readers: (0..self.readers.len()).map(|index| self.reader_status(index)).collect(),
             sinks: (0..self.sinks.len()).map(|index| self.sink_status(index)).collect(),
             ledger: self.ledger_status(),
             spool: self.spool_status(),
@@ -98,6 +101,32 @@ impl Parts {
         }
     }
 
+    fn reader_status(&self, index: usize) -> ReaderStatus {
+        let (Reader { spec, view, .. }, ledger) = (&self.readers[index], self.reader_ledger(index).status());
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let losses = LossReason::ALL.into_iter().map(|reason| (reason, view.loss(reason)));
+        let lost = losses
+            .filter(|(_, loss)| *loss != Loss::default())
+            .map(|(reason, Loss { count, bytes })| (reason.word().to_owned(), LossStatus { count, bytes }));
+        let waiting_since = of(&view.oldest_unread_second);
+        ReaderStatus {
+            spec: spec.text.clone(),
+            name: spec.source.clone(),
+            files: of(&view.files),
+            open: of(&view.open),
+            behind_bytes: of(&view.bytes_behind),
+            behind_seconds: if waiting_since == 0 { 0 } else { unix_seconds().saturating_sub(waiting_since) },
+            received: ledger.received,
+            dropped: ledger.dropped,
+            lost: lost.collect(),
+            rotations: of(&view.rotations),
+            truncations: of(&view.truncations),
+            compressed: of(&view.compressed),
+            resting: of(&view.resting),
+            problem: view.problem(),
+        }
+    }
+
     /// Counts what a sink has not received. Messages that drop-oldest deleted are dropped, even before the sink reaches their place.
     /// `beginnings` must be read before the account: segments that the sink has passed since may be deleted, and are not drops.
     pub(crate) fn owed_to(&self, beginnings: &[LanePlace], account: Account) -> Owed {
@@ -135,7 +164,7 @@ impl Parts {
         }
     }
 
-    /// The sums over all listeners, with the sink that is furthest behind.
+    /// The sums over all listeners and readers, with the sink that is furthest behind.
     pub(crate) fn ledger_status(&self) -> LedgerStatus {
         // In this order, messages that arrive meanwhile show as queued, and never as delivered before they were received.
         let beginnings = self.spool.beginnings();

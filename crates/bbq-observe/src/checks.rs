@@ -8,13 +8,16 @@ use crate::parts::Parts;
 use crate::status::Dropped;
 
 impl Parts {
-    /// Adds the kernel's drops to the ledgers.
-    pub(crate) fn note_kernel_drops(&self) {
+    /// Adds the drops of the kernel and of readers to the ledgers.
+    pub(crate) fn note_drops_of_others(&self) {
         for (index, listener) in
             self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec().is_datagram())
         {
             let drops = || listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
             self.ledger.listener(index).note_kernel_drops(drops);
+        }
+        for (index, reader) in self.readers.iter().enumerate() {
+            reader.note_drops(self.reader_ledger(index));
         }
     }
 
@@ -25,17 +28,17 @@ impl Parts {
 
     /// Reports what was dropped since the last check.
     pub fn check_drops(&self) {
-        self.note_kernel_drops();
+        self.note_drops_of_others();
         self.changes.drops.check(self.drops());
     }
 
     /// Reports what was dropped and not reported yet, as this is the last check.
     pub fn check_drops_last(&self) {
-        self.note_kernel_drops();
+        self.note_drops_of_others();
         self.changes.drops.check_last(self.drops());
     }
 
-    /// All drops so far, by listener or sink, and by reason. Those of listeners that share a name, as two with port 0 may, are one count.
+    /// All drops so far, by listener, reader or sink, and by reason. Those of listeners that share a name, as two with port 0 may, are one count.
     pub(crate) fn drops(&self) -> Vec<Tally> {
         let tallies = |subject: String, dropped: Dropped| {
             dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
@@ -48,6 +51,9 @@ impl Parts {
             counts.insert(SLOWED.to_owned(), ledger.slowed());
             tallies(format!("listener {}", listener.spec().source), counts)
         });
+        let readers = self.readers.iter().enumerate().flat_map(|(index, reader)| {
+            tallies(format!("reader {}", reader.spec.source), self.reader_ledger(index).dropped())
+        });
         let beginnings = self.spool.beginnings();
         let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
             let mut counts = self.owed_to(&beginnings, ledger.account()).dropped;
@@ -59,7 +65,7 @@ impl Parts {
             counts.insert(TRUNCATED.to_owned(), ledger.truncations());
             tallies(format!("sink {}", spec.name), counts)
         });
-        Tally::summed(listeners.chain(sinks))
+        Tally::summed(listeners.chain(readers).chain(sinks))
     }
 
     /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::check`.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
+use bbq_read::LossReason;
 use bbq_sink::SINK_DROP_REASONS;
 use bbq_stored::DropReason;
 use rustix::param::{clock_ticks_per_second, page_size};
@@ -132,6 +133,7 @@ pub(crate) fn metrics(status: &Status, exposition: Exposition) -> String {
     workers(status, &mut text);
     listeners(status, &mut text);
     sockets(status, &mut text);
+    readers(status, &mut text);
     sinks(status, &mut text);
     spool(status, &mut text);
     process(&mut text);
@@ -256,6 +258,92 @@ fn listeners(status: &Status, text: &mut Text) {
     text.each(("bbq_listener_uneven", Kind::Gauge, help), listeners, |listener| {
         let uneven = f64::from(u8::from(listener.evenness.as_ref()?.uneven));
         Some((vec![("listener", listener.name.clone())], uneven))
+    });
+}
+
+/// A number of a reader: its name, what it is, and how to read it.
+type ReaderNumber = (&'static str, Kind, &'static str, fn(&super::status::ReaderStatus) -> u64);
+
+const READER_NUMBERS: [ReaderNumber; 8] = [
+    ("bbq_reader_received_messages", Kind::Counter, "Messages read, dropped ones included.", |reader| {
+        reader.received
+    }),
+    (
+        "bbq_reader_files",
+        Kind::Gauge,
+        "Files that match its SPEC, and old ones until they are read.",
+        |reader| reader.files,
+    ),
+    ("bbq_reader_open_files", Kind::Gauge, "Those of them that are open.", |reader| reader.open),
+    ("bbq_reader_behind_bytes", Kind::Gauge, "Bytes of its files that are not in the spool yet.", |reader| {
+        reader.behind_bytes
+    }),
+    (
+        "bbq_reader_behind_seconds",
+        Kind::Gauge,
+        "For how long the oldest of these bytes have waited.",
+        |reader| reader.behind_seconds,
+    ),
+    (
+        "bbq_reader_resting_files",
+        Kind::Gauge,
+        "Files that wait for the next start, as their lane failed.",
+        |reader| reader.resting,
+    ),
+    (
+        "bbq_reader_rotations",
+        Kind::Counter,
+        "Times that a file was replaced by another one of its name; since the last reload.",
+        |reader| reader.rotations,
+    ),
+    (
+        "bbq_reader_truncations",
+        Kind::Counter,
+        "Times that a file became shorter than what was read of it; since the last reload.",
+        |reader| reader.truncations,
+    ),
+];
+
+/// What readers have lost: the name, what it counts, and how to read it.
+type ReaderLoss = (&'static str, &'static str, fn(&super::status::LossStatus) -> u64);
+
+const LOSSES: [ReaderLoss; 2] = [
+    (
+        "bbq_reader_losses",
+        "Files, or lines over the limit, that were not read, by reason; since the last reload.",
+        |loss| loss.count,
+    ),
+    ("bbq_reader_lost_bytes", "Bytes that were not read, by reason; since the last reload.", |loss| {
+        loss.bytes
+    }),
+];
+
+fn readers(status: &Status, text: &mut Text) {
+    let readers = &status.readers;
+    for (name, kind, help, value) in READER_NUMBERS {
+        text.each((name, kind, help), readers, |reader| {
+            Some((vec![("reader", reader.name.clone())], value(reader) as f64))
+        });
+    }
+    let dropped =
+        readers.iter().flat_map(|reader| by_reason(&reader.name, &reader.dropped, listener_reasons()));
+    let help = "Messages dropped, by reason.";
+    text.each(("bbq_reader_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
+        Some((vec![("reader", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
+    });
+    for (name, help, value) in LOSSES {
+        let lost = readers.iter().flat_map(|reader| {
+            LossReason::ALL.map(|reason| {
+                (reader.name.as_str(), reason.word(), reader.lost.get(reason.word()).map_or(0, value))
+            })
+        });
+        text.each((name, Kind::Counter, help), lost, |(name, reason, count)| {
+            Some((vec![("reader", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
+        });
+    }
+    let help = "1 if it cannot read a file.";
+    text.each(("bbq_reader_failing", Kind::Gauge, help), readers, |reader| {
+        Some((vec![("reader", reader.name.clone())], f64::from(u8::from(reader.problem.is_some()))))
     });
 }
 

@@ -33,7 +33,7 @@ macro_rules! file {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [File; 25] = [
+static FILES: [File; 26] = [
     File { path: "/", content_type: "text/html; charset=utf-8", content: include_str!("page/index.html") },
     file!("style.css", "text/css; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),
@@ -53,6 +53,7 @@ static FILES: [File; 25] = [
     file!("plot.js", SCRIPT),
     file!("problems.js", SCRIPT),
     file!("rates.js", SCRIPT),
+    file!("readers.js", SCRIPT),
     file!("server.js", SCRIPT),
     file!("sinks.js", SCRIPT),
     file!("table.js", SCRIPT),

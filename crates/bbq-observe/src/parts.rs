@@ -8,15 +8,18 @@ use bbq_config::{Config, EffectiveKey, MemoryPlan};
 use bbq_intake::{ConnectionBudget, WorkerView};
 use bbq_sink::{Lifecycle, SinkLedger, SinkSpec};
 use bbq_spool::{DiskShortage, Lane, LaneCondition, NoRoom, Spool};
-use bbq_stored::{Ledger, Streams};
+use bbq_stored::{Ledger, ListenerLedger, Streams};
 
 use crate::changes::Changes;
 use crate::listener::Listener;
+use crate::reader::Reader;
 
 /// What can be looked at of a server, by control and admin.
 pub struct Parts {
     /// In the order of the configuration.
     pub listeners: Vec<Listener>,
+    /// In the order of the configuration. Their sources come after those of the listeners.
+    pub readers: Vec<Reader>,
     /// What each worker shows.
     pub workers: Vec<Arc<WorkerView>>,
     /// In the order of the configuration.
@@ -54,6 +57,11 @@ impl Parts {
     #[must_use]
     pub fn without_room(&self) -> Option<String> {
         self.lanes.iter().find_map(|lane| Some(waiting_for_space(lane, &lane.no_room()?)))
+    }
+
+    /// The counts of a reader, by its place in the configuration.
+    pub fn reader_ledger(&self, index: usize) -> &Arc<ListenerLedger> {
+        self.ledger.listener(self.listeners.len() + index)
     }
 
     /// Whether the server takes messages.

@@ -1,6 +1,8 @@
 //! The status of the server: the shape of `bbq status --json`. Names are only added; a renamed field keeps its old name beside
 //! the new one for one version.
 
+use std::collections::BTreeMap;
+
 use bbq_config::{Budget, MemoryPlan};
 use bbq_listen::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 use bbq_spool::{LATENCY_BUCKETS_US, Latency};
@@ -52,12 +54,57 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// One per configured listener.
     pub listeners: Vec<ListenerStatus>,
+    /// One per configured reader of files. Nothing in the status of an earlier version.
+    #[serde(default)]
+    pub readers: Vec<ReaderStatus>,
     /// One per configured sink.
     pub sinks: Vec<SinkStatus>,
     /// All of the above, and former listeners.
     pub ledger: LedgerStatus,
     /// The queue on disk.
     pub spool: SpoolStatus,
+}
+
+/// A reader of files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReaderStatus {
+    /// As configured.
+    pub spec: String,
+    /// Its name in the ledger and the spool.
+    pub name: String,
+    /// Files that match, and renamed or deleted ones until they are read to their end.
+    pub files: u64,
+    /// Those of them that are open.
+    pub open: u64,
+    /// Bytes of these files that are not in the spool yet.
+    pub behind_bytes: u64,
+    /// For how long the oldest of these bytes have waited; 0 if none wait.
+    pub behind_seconds: u64,
+    /// Messages spooled or dropped, ever.
+    pub received: u64,
+    /// Messages never spooled, by reason.
+    pub dropped: Dropped,
+    /// What was not read, by reason, since the start or the last reload.
+    pub lost: BTreeMap<String, LossStatus>,
+    /// Times that a file of this name was replaced by another one, since the start or the last reload.
+    pub rotations: u64,
+    /// Times that a file became shorter than what was read of it, since the start or the last reload.
+    pub truncations: u64,
+    /// Files that are not read because they are compressed.
+    pub compressed: u64,
+    /// Files of which nothing more is read until the server starts again, as their lane failed.
+    pub resting: u64,
+    /// What it cannot read now, and why.
+    pub problem: Option<String>,
+}
+
+/// What a reader has lost for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// Lines for the reason `oversize`, otherwise files.
+    pub count: u64,
+    /// Bytes, as far as they are known.
+    pub bytes: u64,
 }
 
 /// What everything may take of the memory that the process may use.

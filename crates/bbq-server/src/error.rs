@@ -63,6 +63,14 @@ pub enum StartError {
         /// What is wrong.
         problem: String,
     },
+    /// A reader of files.
+    #[error("cannot read {spec}")]
+    Reader {
+        /// As configured.
+        spec: String,
+        /// What is wrong.
+        source: bbq_read::ReadError,
+    },
     /// Too few file descriptors.
     #[error(
         "the limit of {limit} file descriptors leaves too few for connections; at least {needed} are needed: raise it \

@@ -40,6 +40,7 @@ pub mod config {
     pub use bbq_intake::{
         LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, TokenFile, UnixFile,
     };
+    pub use bbq_read::{READ_OPTIONS, ReadSpec};
     pub use bbq_sink::SinkSpec;
     pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
     pub use bbq_tls::Tls;

@@ -77,7 +77,8 @@ pub enum Way {
         /// See above.
         gives_up_order: bool,
     },
-    /// In a request. Numbers may not be skipped, and no connection owns the stream afterwards.
+    /// In a request, or from a reader. Numbers may not be skipped but for those that the batch gives up, and no connection owns the stream
+    /// afterwards.
     Request,
 }
 
@@ -260,7 +261,7 @@ impl Stream {
             Check::Partly(unknown) => return Ok(Appended::Partly(unknown)),
             Check::Unsure => return Err(NotAppended::Unsure),
         }
-        let before = records.first - 1;
+        let before = settled.first - 1;
         if way == Way::Request && before > 0 && state.known.end_of_run(before).is_none() {
             return Err(NotAppended::Gap { known: state.known.mark() });
         }
@@ -328,6 +329,14 @@ impl Stream {
     /// Whether this connection owns the stream.
     pub fn is_owned_by(&self, owner: u64) -> bool {
         self.state().owner == owner
+    }
+
+    /// The number up to which everything is on disk or given up, of a stream whose numbers are positions in a file.
+    ///
+    /// A stream with a gap has lost the numbers in the gap with a damaged segment, which is counted and named. What is behind the gap is
+    /// stored, so the file goes on behind that.
+    pub fn position(&self) -> u64 {
+        self.state().durable.highest()
     }
 
     /// What a checkpoint remembers of it.

@@ -60,6 +60,8 @@ pub struct Streams {
     by_id: Mutex<HashMap<StreamId, Arc<Stream>>>,
     /// The streams of the workers of this start, which are not in the table. One for each worker.
     own: RwLock<HashSet<StreamId>>,
+    /// The streams of this server's readers, one for each file: nobody else may append to them, and the table keeps them.
+    read: RwLock<HashSet<StreamId>>,
     owners: AtomicU64,
     /// A stream has got the name of a token that the last checkpoint does not have. The lanes have 24 bits of it.
     has_new_owner: AtomicBool,
@@ -141,6 +143,7 @@ impl Streams {
             forgotten: Mutex::new(Forgotten { total: forgotten, ..Forgotten::default() }),
             by_id: Mutex::new(by_id),
             own: RwLock::default(),
+            read: RwLock::default(),
             owners: AtomicU64::new(0),
             has_new_owner: AtomicBool::new(false),
             storage,
@@ -194,14 +197,38 @@ impl Streams {
     pub fn admit(&self, id: StreamId, visitor: &Visitor<'_>) -> Result<Arc<Stream>, NotAdmitted> {
         // A worker of this start makes its batches: they cannot come from another server, unless they left from here. A server that
         // gets them from here would take the server's own messages for known.
-        if self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        if own.contains(&id) || self.is_read(id) {
             return Err(NotAdmitted::Own);
         }
+        drop(own);
         let stream = self.stream(id);
         if stream.admit(visitor, self.is_guarded)? {
             self.has_new_owner.store(true, Ordering::Release);
         }
         Ok(stream)
+    }
+
+    /// Keeps the streams of files: nobody but a reader may append to them, and they are not forgotten. To be called before the first
+    /// checkpoint of a start, with all files that readers know.
+    pub fn keep_read(&self, ids: impl IntoIterator<Item = StreamId>) {
+        self.read.write().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    }
+
+    /// The stream of a file, for its reader. The table keeps it until [`Streams::forget_read`].
+    pub fn of_reader(&self, id: StreamId) -> Arc<Stream> {
+        self.keep_read([id]);
+        self.stream(id)
+    }
+
+    /// Forgets the stream of a file that is gone, with all of it on disk. Its number is not counted as forgotten, as nobody sends it again.
+    pub fn forget_read(&self, id: StreamId) {
+        self.read.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.locked().remove(&id);
+    }
+
+    fn is_read(&self, id: StreamId) -> bool {
+        self.read.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
     fn stream(&self, id: StreamId) -> Arc<Stream> {
@@ -238,7 +265,8 @@ impl Streams {
 
     /// Whether so many streams are known that the oldest are to be forgotten: each hello may add one.
     fn is_crowded(&self) -> bool {
-        self.locked().len() >= 2 * self.streams_max
+        let read = self.read.read().unwrap_or_else(PoisonError::into_inner).len();
+        self.locked().len().saturating_sub(read) >= 2 * self.streams_max
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
@@ -262,7 +290,9 @@ impl Streams {
         let mut rows: Vec<Known> = streams.iter().map(|(id, stream)| stream.known(*id)).collect();
         drop(streams);
         let mut forgotten = self.forgotten();
+        let mut of_readers: Vec<Known> = rows.extract_if(.., |row| self.is_read(row.id)).collect();
         let excess = take_excess(&mut rows, self.streams_max);
+        rows.append(&mut of_readers);
         if !excess.is_empty() {
             let mut streams = self.locked();
             for row in excess {
@@ -448,6 +478,40 @@ mod tests {
             assert_eq!(streams.stream(name(0)).known(name(0)).numbers.mark(), 1);
             assert_eq!(streams.forgotten().total, 12);
         }
+    }
+
+    #[test]
+    fn the_streams_of_files_are_closed_to_others_and_stay_in_a_table_that_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, Vec::new());
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let recover =
+            || Streams::recover_at_most(Arc::clone(&storage), directory.path(), &spool, 0, 8).unwrap();
+        let name = |number: u8| StreamId([number; 16]);
+        let visitor = Visitor { identity: None, peer: Peer::Unnamed, relays: false, is_kept: false };
+        let streams = recover();
+        for number in 0..20 {
+            streams.of_reader(name(number)).recover(Span { first: 1, last: 10 }, (0, 0), true, 1);
+            assert_eq!(streams.admit(name(number), &visitor).map(drop), Err(NotAdmitted::Own));
+        }
+        assert!(!streams.is_crowded());
+        streams.checkpoint(&[]).unwrap();
+        let again = recover();
+        again.keep_read((0..20).map(name));
+        again.checkpoint(&[]).unwrap();
+        for streams in [streams, again] {
+            assert!((0..20).all(|number| streams.of_reader(name(number)).position() == 10));
+            assert_eq!(streams.forgotten(), Forgotten::default());
+        }
+        let again = recover();
+        again.keep_read([name(0)]);
+        again.checkpoint(&[]).unwrap();
+        assert_eq!(again.of_reader(name(0)).position(), 10);
+        assert_eq!(again.forgotten_total(), 11, "others have their share alone");
+        again.forget_read(name(0));
+        assert!(again.admit(name(0), &visitor).is_ok());
+        assert_eq!(again.stream(name(0)).position(), 0);
     }
 
     #[test]

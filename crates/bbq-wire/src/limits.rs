@@ -31,6 +31,15 @@ pub const REJECTION_BYTES_MAX: usize = 256;
 /// Bytes of the name of the listener that received a batch first: a name that is configured has 200 at most.
 pub const ORIGIN_LISTENER_BYTES_MAX: usize = 256;
 
+/// Fields that all records of a batch have in common: those of a container, and some labels.
+pub const FIELDS_MAX: usize = 32;
+
+/// Bytes of the name of a field: OpenTelemetry's longest has 40.
+pub const FIELD_NAME_BYTES_MAX: usize = 64;
+
+/// Bytes of the value of a field: the longest path of Linux.
+pub const FIELD_VALUE_BYTES_MAX: usize = 4096;
+
 /// Bytes of the fixed header of a control frame (hello, welcome, ack, refusal).
 pub const CONTROL_HEADER_BYTES: usize = 16;
 

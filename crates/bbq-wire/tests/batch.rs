@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
-use bbq_wire::batch::{BatchIdentity, BatchLimits, Origin, crc32c};
-use bbq_wire::limits::BATCH_HEADER_BYTES;
-use bbq_wire::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind, StreamId};
+use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Origin, Output, crc32c};
+use bbq_wire::limits::{BATCH_HEADER_BYTES, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
+use bbq_wire::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
 use proptest::prelude::*;
 
 const LIMITS: BatchLimits = BatchLimits { body_bytes_max: 1 << 20, message_bytes_max: 1 << 16 };
@@ -475,4 +475,77 @@ fn a_relayed_batch_says_who_received_it_first() {
         first.append_relayed(&later, Peer::Unnamed, &mut body, &mut again);
         assert_eq!(again, relayed[6..]);
     }
+}
+
+#[test]
+fn fields_and_details_pass_every_server() {
+    let fields = [("k8s.pod.name", "web-0"), ("file.path", "/var/log/a b")];
+    let detail = |number: u64| Detail {
+        time_ns: number,
+        output: if number.is_multiple_of(2) { Output::Stdout } else { Output::Stderr },
+    };
+    let here = Origin { received_ns: 9, listener: "file:/var/log/*" };
+    for compression in [Compression::None, Compression::Lz4] {
+        let mut builder = BatchBuilder::new();
+        builder.set_fields(fields.into_iter());
+        for number in 5..15 {
+            builder.push(&[b'x'; 50]);
+            builder.set_detail(detail(number));
+        }
+        let bytes = builder.finish(&identity(compression)).unwrap().to_vec();
+        let mut unpacked = Vec::new();
+        let batch = Batch::verify(&bytes, LIMITS, &mut unpacked).unwrap();
+        let mut sent = vec![Vec::new(), Vec::new()];
+        batch.append_relayed(&here, Peer::Unnamed, &mut Vec::new(), &mut sent[0]);
+        batch.append_with_given_up(3, &mut Vec::new(), &mut sent[1]);
+        for bytes in [&bytes, &sent[0], &sent[1]] {
+            let mut unpacked = Vec::new();
+            let batch = Batch::verify(bytes, LIMITS, &mut unpacked).unwrap();
+            assert!(batch.fields().eq(fields));
+            assert!(batch.details().eq((5..15).map(detail)));
+            let parts: Vec<Batch<'_>> = batch.parts(3, 1 << 20).collect();
+            assert!(parts.iter().all(|part| part.fields().eq(fields)));
+            let mut numbers = 5..;
+            for part in parts {
+                let records = part.header.records as usize;
+                assert!(part.details().take(records).eq(numbers.by_ref().take(records).map(detail)));
+            }
+            let mut part = Vec::new();
+            batch.append_part(Span { first: 7, last: 8 }, &mut part);
+            let mut unpacked = Vec::new();
+            let part = Batch::verify(&part, LIMITS, &mut unpacked).unwrap();
+            assert!(part.fields().eq(fields));
+            assert!(part.details().eq((7..9).map(detail)));
+        }
+    }
+}
+
+#[test]
+fn fields_are_cut_at_their_limits_and_details_are_of_every_record() {
+    let mut builder = BatchBuilder::new();
+    let long = "v".repeat(FIELD_VALUE_BYTES_MAX + 1);
+    builder.set_fields((0..FIELDS_MAX + 1).map(|_| ("n", long.as_str())));
+    builder.push(b"1");
+    builder.push(b"2");
+    builder.set_detail(Detail { time_ns: 2, output: Output::Stdout });
+    builder.push(b"3");
+    let bytes = builder.finish(&identity(Compression::None)).unwrap().to_vec();
+    let mut unpacked = Vec::new();
+    let batch = Batch::verify(&bytes, LIMITS, &mut unpacked).unwrap();
+    assert_eq!(batch.fields().count(), FIELDS_MAX);
+    assert!(batch.fields().all(|(_, value)| value.len() == FIELD_VALUE_BYTES_MAX));
+    assert!(batch.details().map(|detail| detail.time_ns).eq([0, 2, 0]));
+
+    let mut damaged = bytes.clone();
+    let records = damaged.len() - 3 * 9 - 1;
+    assert_eq!(damaged[records], 27);
+    damaged[records] = 26;
+    damaged.pop();
+    for (at, less) in [(8, 1), (52, 1)] {
+        let value = u32::from_le_bytes(damaged[at..at + 4].try_into().unwrap()) - less;
+        damaged[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    let crc = crc32c(&damaged[8..]);
+    damaged[4..8].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(Batch::verify(&damaged, LIMITS, &mut unpacked).unwrap_err(), BatchError::Attributes);
 }

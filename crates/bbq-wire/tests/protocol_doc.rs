@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
+use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Output, crc32c};
 use bbq_wire::limits;
 use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, Token, encode_ack};
 use bbq_wire::{
@@ -113,6 +113,13 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
     with_given_up.push(b"hello");
     with_given_up.push(b"burst queue");
     with_given_up.set_given_up(10);
+    let mut with_details = BatchBuilder::new();
+    let outputs = [(&b"hello"[..], Output::Stdout), (b"burst queue", Output::Stderr)];
+    for ((record, output), time_ns) in outputs.into_iter().zip(1_767_225_600_000_000_000..) {
+        with_details.push(record);
+        with_details.set_detail(Detail { time_ns, output });
+    }
+    with_details.set_fields([("k8s.pod.name", "web-0")].into_iter());
     BTreeMap::from([
         ("hello", encode(&|out| hello().encode(out))),
         ("hello-with-token", encode(&|out| Hello { token: token(), ..hello() }.encode(out))),
@@ -123,6 +130,7 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("refusal", encode(&|out| refusal().encode(out))),
         ("peers", finish(with_peers)),
         ("given-up", finish_from(11, with_given_up)),
+        ("details", finish(with_details)),
         ("crc", crc32c(b"123456789").to_le_bytes().to_vec()),
         ("varint", [0, 127, 128, 300, u32::MAX].into_iter().flat_map(varint).collect()),
     ])

@@ -43,6 +43,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         let distribution = config.distribution_of(listener);
         writeln!(out, "  listen   {} (distribution {distribution})", listener.text)?;
     }
+    for reader in &config.read {
+        writeln!(out, "  read     {}", reader.text)?;
+    }
     for sink in &config.sinks {
         writeln!(out, "  sink     {}", sink.text)?;
     }

@@ -69,6 +69,7 @@ fn object(subject: &Subject, in_effect: Option<&InEffect>) -> Json {
 fn heading(subject: &Subject) -> &'static str {
     match (subject, subject.table()) {
         (Subject::Listen(_), _) => "Options of listeners, in a SPEC or in a [[listen]] table",
+        (Subject::Read(_), _) => "Options of readers, in a SPEC or in a [[read]] table",
         (Subject::Sink(..), _) => "Options of sinks, in a SPEC or in a [[sink]] table",
         (Subject::Key(_), "") => "The server",
         (Subject::Key(_), "spool") => "The spool, in the table [spool]",

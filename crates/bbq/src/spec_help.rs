@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, PROTOCOLS, Protocol, SpecOption};
+use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, PROTOCOLS, Protocol, READ_OPTIONS, SpecOption};
 
 const EXAMPLES: &str = "\
 Examples:
   bbq serve
   bbq serve --listen syslog+udp://0.0.0.0:514 --sink file:/var/log/all.log
+  bbq serve --read 'file:/var/log/nginx/*.log' --sink file:/var/log/all.log
   bbq serve --sink 'file:/var/log/all.log?format=json&rotate=daily'
   bbq config default > bbq.toml && bbq serve --config bbq.toml";
 
 /// The syntax.
 pub(crate) fn short() -> String {
-    const KEYS: &str =
-        "Keys: `bbq config explain listen`, and of a sink such as file: `bbq config explain sink.file`\n";
+    const KEYS: &str = "Keys: `bbq config explain listen`, `bbq config explain read`, and of a sink such as file: `bbq config explain sink.file`\n";
     help(|_| String::new(), KEYS)
 }
 
@@ -45,6 +45,8 @@ fn help(keys: impl Fn(&[&SpecOption]) -> String, notes: &str) -> String {
         text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
     };
     push(&mut text, &mut LISTEN_OPTIONS.iter());
+    text.push_str("A read SPEC is file:GLOB[?key=value&...], such as file:/var/log/nginx/*.log, or containers:[DIR][?key=value&...]\n");
+    push(&mut text, &mut READ_OPTIONS.iter());
     text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
     for kind in SINK_KINDS {
         // Writing to a String cannot fail.

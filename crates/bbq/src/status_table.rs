@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bbq_server::status::{Dropped, Finding, Level, ListenerStatus, SinkStatus, SocketStatus, Status};
+use bbq_server::status::{
+    Dropped, Finding, Level, ListenerStatus, ReaderStatus, SinkStatus, SocketStatus, Status,
+};
 use bbq_spool::ShownBytes;
 
 use crate::safe_text::safe;
@@ -48,6 +50,9 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     writeln!(out)?;
     for listener in &status.listeners {
         write_listener(listener, every_socket, out)?;
+    }
+    for reader in &status.readers {
+        write_reader(reader, out)?;
     }
     for sink in &status.sinks {
         write_sink(sink, out)?;
@@ -141,6 +146,37 @@ fn write_sockets(name: &str, sockets: &[SocketStatus], unit: &str, out: &mut dyn
         write!(out, ", accept delay p99 {p99} ms")?;
     }
     writeln!(out)
+}
+
+fn write_reader(reader: &ReaderStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "read       {}", safe(&reader.name, false))?;
+    let plural = if reader.files == 1 { "" } else { "s" };
+    write!(
+        out,
+        "           {} file{plural}, {} behind, received {}, dropped {}",
+        reader.files,
+        ShownBytes(reader.behind_bytes),
+        reader.received,
+        dropped(&reader.dropped)
+    )?;
+    for (count, word) in [
+        (reader.rotations, "rotations"),
+        (reader.truncations, "truncations"),
+        (reader.compressed, "compressed files left out"),
+        (reader.resting, "files resting"),
+    ] {
+        if count > 0 {
+            write!(out, ", {word} {count}")?;
+        }
+    }
+    for (reason, loss) in &reader.lost {
+        write!(out, ", lost ({reason}) {} ({} bytes)", loss.count, loss.bytes)?;
+    }
+    writeln!(out)?;
+    if let Some(problem) = &reader.problem {
+        writeln!(out, "           problem: {}", safe(problem, false))?;
+    }
+    Ok(())
 }
 
 fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {

@@ -139,6 +139,7 @@ mod tests {
             index: 0,
             lane: spool.lanes()[0].clone(),
             listeners: vec![listener],
+            readers: Vec::new(),
             retention: Arc::new(Retention::new(Arc::clone(spool), Arc::clone(&streams), 0)),
             streams,
             replicas: Replicas::of(0, Vec::new),

@@ -1,4 +1,4 @@
-//! Takes the sessions and numbered requests that other workers hand over (see `handover`).
+//! Takes the sessions and numbered requests that other workers hand over, and the batches of readers (see `handover`).
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -9,10 +9,11 @@ use tokio::time::sleep_until;
 use super::handover::{Handed, SessionInbox};
 use super::intake::Intake;
 use super::numbered;
+use super::read;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 
-/// Continues the sessions and requests that other workers hand over, until the server stops and no worker takes requests.
+/// Continues what other workers and readers hand over, until the server stops and no worker takes requests.
 pub(super) async fn serve(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
     let stopped = async {
         intake.stopping.wait().await;
@@ -32,6 +33,7 @@ pub(super) async fn serve(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc
                 spawn_local(tasks::serve_handed(&intake, Rc::clone(&quiet), *session));
             }
             Some(Handed::Request(request)) => numbered::serve_handed(&intake, *request),
+            Some(Handed::Read(read)) => read::serve_handed(&intake, read),
             None => return,
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bbq_stored::ListenerLedger;
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
@@ -25,6 +26,8 @@ use crate::worker::view::WorkerView;
 pub(crate) struct Intake {
     pub(crate) worker: usize,
     pub(crate) listeners: Vec<LocalListener>,
+    /// Of the readers, whose sources come after those of the listeners.
+    pub(crate) readers: Vec<Arc<ListenerLedger>>,
     /// For what is stored, and whoever waits for that.
     pub(crate) disk: Disk,
     /// For who accepts connections, and closes them.
@@ -49,6 +52,7 @@ impl Intake {
         Ok(Intake {
             worker: worker.index,
             listeners: listeners.collect(),
+            readers: worker.readers.clone(),
             disk: Disk::new(worker),
             connections: HeldConnections::new(worker),
             buffers: Buffers::new(worker.limits),
@@ -58,6 +62,14 @@ impl Intake {
             own: RefCell::new(OwnStream { id: StreamId(id), next: 1 }),
             flush_wanted: Notify::new(),
         })
+    }
+
+    /// The ledger of a source, by its index: of a listener, or of a reader behind them.
+    pub(crate) fn ledger_of(&self, source: u16) -> Option<&ListenerLedger> {
+        let source = usize::from(source);
+        let listener = self.listeners.get(source).map(|listener| &*listener.ledger);
+        listener
+            .or_else(|| self.readers.get(source.checked_sub(self.listeners.len())?).map(|ledger| &**ledger))
     }
 
     /// Lets `produce` emit frames into the listener's batch; returns how many messages were taken.

@@ -6,6 +6,7 @@
 //! datagrams ------------------frames--> batcher --+
 //! http ----------------------records--> batcher --+
 //! session, numbered request -------------batches--+       (may come from another worker: `handover`)
+//! reader of files -----------------------batches--+       (comes from its own thread: `read`)
 //! ```
 //!
 //! A message costs no allocation, no lock and no clock reading: those costs are paid once per read or batch. A connection that
@@ -32,6 +33,7 @@ mod local_listener;
 mod memory_budget;
 pub(crate) mod numbered;
 mod paused;
+pub(crate) mod read;
 mod run;
 mod scratch;
 pub(crate) mod session;
@@ -47,11 +49,12 @@ mod view;
 pub(crate) mod waiters;
 
 pub use connections::budget::ConnectionBudget;
-pub use handover::{SessionInbox, WorkerMesh};
+pub use handover::{READERS_MAX, SessionInbox, WorkerMesh};
 #[cfg(fuzzing)]
 pub(crate) use http::{fuzzed_body, fuzzed_numbers, fuzzed_prefix};
 pub use limits::{ConfiguredLimits, IntakeLimits};
 pub use paused::{PausedConnection, Unfinished};
+pub use read::{ReaderLink, ReaderStore};
 pub use scratch::Scratch;
 pub use setup::{ListenerSetup, Worker};
 pub use stopping::Command;

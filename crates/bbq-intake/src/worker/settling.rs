@@ -30,6 +30,6 @@ fn settle(intake: &Intake) {
         replicas: Some(&intake.disk.replicas),
         undurable: &intake.view.undurable,
     };
-    let ledger = |index: u16| intake.listeners.get(usize::from(index)).map(|listener| &*listener.ledger);
+    let ledger = |source: u16| intake.ledger_of(source);
     intake.disk.waiters.notify_durable(accounts, intake.disk.lane.durable(), unix_seconds(), ledger);
 }

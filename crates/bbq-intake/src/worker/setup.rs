@@ -49,6 +49,8 @@ pub struct Worker {
     pub lane: Lane,
     /// In the order of the configuration.
     pub listeners: Vec<ListenerSetup>,
+    /// What becomes of the messages of each reader of files, in the order of the configuration.
+    pub readers: Vec<Arc<ListenerLedger>>,
     /// The numbered records of all senders.
     pub streams: Arc<Streams>,
     /// Knows how far the sinks are in each lane.

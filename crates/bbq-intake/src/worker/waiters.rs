@@ -1,4 +1,4 @@
-//! The batches of sessions, the tickets of sources and the numbered requests that wait until groups of a worker's lane are
+//! The batches of sessions and readers, the tickets of sources and the numbered requests that wait until groups of a worker's lane are
 //! durable. [`Waiters`] tells them, and tells the table of streams up to which position the lane is settled.
 
 use std::cell::{Cell, RefCell};
@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use bbq_read::Outcome;
 use bbq_spool::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
 use bbq_spool::{Durable, Lane};
 use bbq_stored::{ListenerLedger, Replicas, Stream, Streams};
@@ -14,6 +15,7 @@ use bbq_wire::session::AckLevel;
 use tokio::sync::oneshot;
 
 use super::session::{Connection, Replies};
+use crate::worker::read::ToldBatch;
 use crate::worker::undurable::Undurable;
 
 /// Maximum bytes in a lane that are not durable: one buffer is filled while the other one is written.
@@ -30,6 +32,15 @@ pub(super) enum Waiter<C> {
     Ticket(oneshot::Sender<()>),
     /// The batch of a request whose sender numbers its records. The request waits for its stream.
     Request(RequestBatch),
+    /// The batch of a reader, which is told.
+    Read(ReadBatch),
+}
+
+/// A batch of a file, which waits to become durable.
+#[derive(Debug)]
+pub(super) struct ReadBatch {
+    pub(super) settles: Settles,
+    pub(super) told: ToldBatch,
 }
 
 /// A batch of a numbered request, which waits to become durable.
@@ -196,6 +207,11 @@ impl<C: Connection> Waiters<C> {
                     stream.set_durable(numbers, durable.position, now_seconds);
                     continue;
                 }
+                Waiter::Read(ReadBatch { settles: Settles { stream, numbers }, told }) => {
+                    stream.set_durable(numbers, durable.position, now_seconds);
+                    told.tell(Outcome::Durable);
+                    continue;
+                }
             };
             if let Some(Settles { stream, numbers }) = settles {
                 stream.set_durable(numbers, durable.position, now_seconds);
@@ -254,6 +270,10 @@ impl<C: Connection> Waiters<C> {
                     replies.fail();
                 }
                 Waiter::Request(RequestBatch { settles }) => settles.stream.set_failed(),
+                Waiter::Read(ReadBatch { settles, told }) => {
+                    settles.stream.set_failed();
+                    told.tell(Outcome::Failed);
+                }
                 Waiter::Ticket(_) => {}
             }
         }

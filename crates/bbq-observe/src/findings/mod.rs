@@ -2,6 +2,7 @@
 //! page. What the numbers of a status say is decided from that status.
 
 mod lanes;
+mod readers;
 mod streams;
 mod workers;
 
@@ -27,6 +28,7 @@ impl Parts {
         let stopping = self.stopping.get().map(|drain_timeout| stopping(*drain_timeout, status));
         let mut found = self.of_lanes();
         found.extend(self.of_workers(status));
+        found.extend(self.of_readers());
         found.extend(self.of_sinks(status));
         found.extend(self.of_outputs());
         found.extend(stopping);

@@ -9,6 +9,7 @@ import { timeLeft } from "./now.js";
 import { bytes, count, data, duration, percent, rate, setData } from "./number.js";
 import { dropsOf, hasProblem, isFailing } from "./problems.js";
 import { sum } from "./rates.js";
+import { cannotRead } from "./readers.js";
 
 // More boxes than this are one box: the tables have each of them.
 const BOXES_MAX = 6;
@@ -48,11 +49,13 @@ export class Flow {
 
   update(status, rates) {
     const listeners = status.listeners.map((listener, index) => listenerBox(listener, index, rates, hasProblem(status, listener)));
+    const readers = (status.readers ?? []).map((reader, index) => readerBox(reader, index, rates));
+    const sources = [...listeners, ...readers];
     const workers = status.workers.map((worker, index) => workerBox(worker, status.spool.lanes[index], index, rates));
     const sinks = status.sinks.map((sink, index) => sinkBox(sink, index, rates));
-    this.total = sum(listeners.map((box) => box.rate ?? 0));
+    this.total = sum(sources.map((box) => box.rate ?? 0));
     this.peak = Math.max(this.peak * PEAK_DECAY, this.total, ...sinks.map((box) => box.rate ?? 0));
-    this.stages.listeners.update(few(listeners, "listeners"));
+    this.stages.listeners.update(few(sources, readers.length ? "sources" : "listeners"));
     this.stages.workers.update(few(workers, "workers"));
     this.stages.spool.update([spoolBox(status)]);
     this.stages.sinks.update(few(sinks, "sinks"));
@@ -164,6 +167,13 @@ function listenerBox(listener, index, rates, isBad) {
   const taken = pace === null ? null : Math.max(0, pace - (lost ?? 0));
   const subject = new URLSearchParams({ listener: listener.name });
   return { key: "listener-" + index, subject, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: isBad || lost > 0 ? "problem" : undefined };
+}
+
+function readerBox(reader, index, rates) {
+  const pace = rates.of((status) => status.readers?.[index]?.received);
+  const isBad = cannotRead(reader);
+  const detail = isBad ? "see the problem" : count(reader.files) + (reader.files === 1 ? " file" : " files");
+  return { key: "reader-" + index, name: reader.name, rate: pace, lost: 0, detail, level: isBad ? "problem" : undefined };
 }
 
 function workerBox(worker, lane, index, rates) {

@@ -12,6 +12,7 @@ import { Now } from "./now.js";
 import { Orders } from "./orders.js";
 import { Problems } from "./problems.js";
 import { Rates } from "./rates.js";
+import { Readers } from "./readers.js";
 import { Refused, Server, Unauthorized } from "./server.js";
 import { Sinks } from "./sinks.js";
 import { Tail } from "./tail.js";
@@ -29,7 +30,7 @@ class Page {
     this.rates = new Rates();
     this.problems = new Problems();
     const flow = new Flow();
-    this.parts = [new First(), new Now(), flow, new Ledger(), new Sinks(new Orders(this.server)), new Listeners(), new Workers()];
+    this.parts = [new First(), new Now(), flow, new Ledger(), new Sinks(new Orders(this.server)), new Listeners(), new Readers(), new Workers()];
     this.history = new History();
     flow.onChoice = (subject) => this.history.choose(subject);
     this.configuration = new Configuration();

@@ -24,6 +24,7 @@ const HANDLERS_MAX: usize = 1024;
 pub struct ServerBuilder {
     file: Option<PathBuf>,
     listen: Vec<String>,
+    readers: Vec<String>,
     sinks: Vec<String>,
     settings: Vec<(String, String)>,
     handlers: Vec<(String, Vec<Box<dyn Handler>>)>,
@@ -68,6 +69,7 @@ impl Server {
         ServerBuilder {
             file: None,
             listen: Vec::new(),
+            readers: Vec::new(),
             sinks: Vec::new(),
             settings: Vec::new(),
             handlers: Vec::new(),
@@ -92,6 +94,12 @@ impl ServerBuilder {
     /// Adds what to listen on, by SPEC, such as `bbq+tcp://0.0.0.0:7700`.
     pub fn listen(mut self, spec: impl Into<String>) -> ServerBuilder {
         self.listen.push(spec.into());
+        self
+    }
+
+    /// Adds files to read, by SPEC, such as `file:/var/log/nginx/*.log`.
+    pub fn read(mut self, spec: impl Into<String>) -> ServerBuilder {
+        self.readers.push(spec.into());
         self
     }
 
@@ -169,7 +177,7 @@ impl ServerBuilder {
         for (key, value) in self.settings {
             overrides.entry(known_option(&key)?.key).or_default().push(value);
         }
-        for (key, specs) in [("listen", self.listen), ("sink", self.sinks)] {
+        for (key, specs) in [("listen", self.listen), ("read", self.readers), ("sink", self.sinks)] {
             if !specs.is_empty() {
                 overrides.entry(key).or_default().extend(specs);
             }

@@ -3,7 +3,7 @@
 //! Such a change is refused once, with what it would take away. The same change is made when it is asked for again soon, or when
 //! whoever asks says so. A reload and an upgrade read the same file, so both are checked here.
 //!
-//! Invariant: a change that adds or replaces single listeners, sinks or values is never in doubt.
+//! Invariant: a change that adds or replaces single listeners, readers, sinks or values is never in doubt.
 
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,10 @@ fn missing(old: &Config, new: &Config) -> Option<String> {
         let instead =
             if new.origins.is_given("listen") { "" } else { ", and open the default listeners instead" };
         found.push(format!("it would close every listener ({gone}){instead}"));
+    }
+    if !old.read.is_empty() && new.read.is_empty() {
+        let gone = names(old.read.iter().map(|spec| spec.source.as_str()));
+        found.push(format!("it would remove every reader ({gone})"));
     }
     let is_fallback = old.origins.is_given("sink") && !new.origins.is_given("sink");
     if !old.sinks.is_empty() && (new.sinks.is_empty() || is_fallback) {

@@ -11,6 +11,9 @@ const DESCRIPTORS_RESERVED: u64 = 48;
 const DESCRIPTORS_PER_LANE: u64 = 4;
 /// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
 const DESCRIPTORS_PER_SINK: u64 = 4;
+/// The files that a reader may have open at a time, an eventfd and inotify. Where that is over half of the limit, readers get half: one
+/// that finds no descriptor tries again later.
+const DESCRIPTORS_PER_READER: u64 = 1024 + 8;
 /// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// A worker's socket of a listener, the epoll set that it waits for, and the set of its connections.
@@ -28,6 +31,7 @@ pub(crate) fn connections_max(config: &Config) -> Result<u64, StartError> {
     let reserved = DESCRIPTORS_RESERVED
         + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
         + sinks * DESCRIPTORS_PER_SINK
+        + (config.read.len() as u64 * DESCRIPTORS_PER_READER).min(limit / 2)
         + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_LISTENER;
     match limit.saturating_sub(reserved) {
         0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),

@@ -11,6 +11,7 @@ pub(crate) mod listeners;
 pub(crate) mod notify;
 pub(crate) mod panics;
 pub(crate) mod parts;
+pub(crate) mod readers;
 pub(crate) mod reload;
 pub(crate) mod running;
 pub(crate) mod server;

@@ -64,6 +64,7 @@ impl WorkerParts {
                 .enumerate()
                 .map(worker_listener)
                 .collect::<Result<_, StartError>>()?,
+            readers: (0..parts.readers.len()).map(|index| Arc::clone(parts.reader_ledger(index))).collect(),
             streams: Arc::clone(&parts.streams),
             retention: Arc::clone(&self.retention),
             replicas: Arc::clone(&self.replicas),
@@ -90,9 +91,10 @@ pub(crate) fn check_room(parts: &Parts) -> Result<(), String> {
 /// Corrects the count of spooled records after the lanes are closed, for what they could not write. If a lane failed earlier,
 /// its worker has corrected the count already. Returns how many of them their senders still have.
 pub(crate) fn note_unwritten(parts: &Parts) -> u64 {
-    let ledger = |listener: u16| {
-        let listener = usize::from(listener);
-        (listener < parts.listeners.len()).then(|| &**parts.ledger.listener(listener))
+    let sources = parts.listeners.len() + parts.readers.len();
+    let ledger = |source: u16| {
+        let source = usize::from(source);
+        (source < sources).then(|| &**parts.ledger.listener(source))
     };
     let mut kept_by_senders = 0;
     for (lane, worker) in parts.lanes.iter().zip(&parts.workers) {
@@ -140,6 +142,10 @@ pub(crate) fn announce(parts: &Parts) {
         if let Some(warning) = exposure(&listener.spec()) {
             warn!("{}", warning.line());
         }
+    }
+    for bbq_observe::Reader { spec, .. } in &parts.readers {
+        let written = (spec.text != spec.source).then_some(&*spec.text);
+        info!(reader = spec.source, spec = written, "reading");
     }
     for (spec, _) in &parts.sinks {
         let written = (spec.text != spec.name).then_some(&*spec.text);

@@ -21,7 +21,7 @@ use bbq_intake::{
 };
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
 use bbq_observe::status::LedgerStatus;
-use bbq_observe::{Changes, Listener, Parts};
+use bbq_observe::{Changes, Listener, Parts, Reader};
 use bbq_sink::{Lifecycle, PendingSink, Phase, SinkSpec};
 use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spec::{RateLimitedLog, unix_seconds, with_sources};
@@ -33,6 +33,7 @@ use tracing::{error, info, warn};
 use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::parts::{self, WorkerParts};
+use crate::lifecycle::readers::{self, Readers};
 
 /// A stop that waits for sinks for longer says so: less than somebody at a terminal waits before wondering.
 const STOP_SILENT: Duration = Duration::from_millis(500);
@@ -53,6 +54,7 @@ pub(crate) struct Running {
     pub(crate) parts: Arc<Parts>,
     pub(crate) retention: Arc<Retention>,
     workers: Vec<JoinHandle<Vec<PausedConnection>>>,
+    readers: Readers,
     sinks: Vec<JoinHandle<()>>,
     tell_workers: watch::Sender<Command>,
     lifecycle: Arc<Lifecycle>,
@@ -109,11 +111,17 @@ impl Running {
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
         }
         let lifecycle = Lifecycle::new(config.sinks.len());
-        let (parts, for_workers, sinks) = open(start, &lifecycle)?;
+        let (parts, for_workers, readers, sinks) = open(start, &lifecycle)?;
         let (tell_workers, stop_workers) = watch::channel(Command::Work);
-        let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
+        let mut gated = Gated {
+            workers: Vec::new(),
+            gates: Vec::new(),
+            readers: Readers::default(),
+            sinks: Vec::new(),
+            lifecycle,
+        };
         let retention = for_workers.retention.start(Arc::clone(&parts.ledger)).map_err(StartError::from);
-        let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
+        let made = retention.and_then(|()| gated.make_threads(config, readers, sinks));
         // Before any connection is taken: the monitor is a thread, too, and may fail to start.
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
         let opened = watch.and_then(|watch| {
@@ -125,9 +133,9 @@ impl Running {
             });
             let workers = workers.collect::<Result<Vec<_>, _>>()?;
             serves()?;
-            Ok((watch, workers))
+            Ok((watch, workers, mesh))
         });
-        let (watch, workers) = match opened {
+        let (watch, workers, mesh) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 gated.give_up();
@@ -152,9 +160,10 @@ impl Running {
         gated.lifecycle.enter(Phase::Working);
         parts.ready.store(true, Ordering::Release);
         parts::announce(&parts);
-        let Gated { workers, sinks, lifecycle, .. } = gated;
+        let Gated { workers, mut readers, sinks, lifecycle, .. } = gated;
+        readers.begin(&parts, &mesh);
         let retention = for_workers.retention;
-        Ok(Running { parts, retention, workers, sinks, tell_workers, lifecycle, watch })
+        Ok(Running { parts, retention, workers, readers, sinks, tell_workers, lifecycle, watch })
     }
 
     /// Asks the sinks to look where the paths of their outputs lead now. Returns at once.
@@ -193,7 +202,8 @@ impl Running {
         let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let sink = || self.sinks.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let retention = || self.retention.has_ended().then_some("retention");
-        worker.or_else(sink).and_then(|thread| thread.name()).or_else(retention)
+        let named = worker.or_else(sink).and_then(|thread| thread.name());
+        named.or_else(|| self.readers.ended_thread()).or_else(retention)
     }
 
     /// Ends every thread in order, and closes the data directory. The lock stays.
@@ -205,7 +215,7 @@ impl Running {
         }
         let unwritten_before = parts.ledger.unwritten();
         drop(self.watch);
-        let mut in_order = true;
+        let mut in_order = self.readers.end();
         let order = match halt {
             Halt::Stop { .. } => Command::Stop,
             Halt::Pause { kept, keeps_tls } => {
@@ -276,16 +286,23 @@ struct Gated {
     workers: Vec<JoinHandle<Vec<PausedConnection>>>,
     /// A worker's thread begins when it receives its worker, and ends when its gate is dropped.
     gates: Vec<SyncSender<Worker>>,
+    readers: Readers,
     sinks: Vec<JoinHandle<()>>,
     lifecycle: Arc<Lifecycle>,
 }
 
 impl Gated {
-    fn make_threads(&mut self, workers: usize, sinks: Vec<PendingSink>) -> Result<(), StartError> {
+    fn make_threads(
+        &mut self,
+        config: &Config,
+        readers: Vec<bbq_read::Reader>,
+        sinks: Vec<PendingSink>,
+    ) -> Result<(), StartError> {
         for (index, sink) in sinks.into_iter().enumerate() {
             self.sinks.push(spawn(format!("sink-{index}"), move || sink.run())?);
         }
-        for index in 0..workers {
+        self.readers = Readers::prepare(config, readers)?;
+        for index in 0..config.workers {
             let (gate, begin) = sync_channel::<Worker>(1);
             self.gates.push(gate);
             let work = move || begin.recv().map_or_else(|_| Vec::new(), serve);
@@ -304,6 +321,7 @@ impl Gated {
     /// Ends the threads; none has taken anything.
     fn give_up(self) {
         drop(self.gates);
+        self.readers.end();
         self.lifecycle.enter(Phase::Over);
         for worker in self.workers {
             // The worker never began.
@@ -349,10 +367,9 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
 fn open(
     start: Start<'_>,
     lifecycle: &Arc<Lifecycle>,
-) -> Result<(Arc<Parts>, WorkerParts, Vec<PendingSink>), StartError> {
+) -> Result<(Arc<Parts>, WorkerParts, Vec<bbq_read::Reader>, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-    let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
     let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
     let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options())?);
     let streams_max = config.memory.streams_max;
@@ -360,8 +377,11 @@ fn open(
         Streams::recover_at_most(Arc::clone(&storage), &config.data, &spool, unix_seconds(), streams_max);
     let asks_for_tokens = config.listen.iter().any(|spec| spec.tokens.is_some());
     let streams = Arc::new(streams.map_err(StartError::Streams)?.guarded(asks_for_tokens));
+    readers::keep_streams(&config.data, &*storage, &streams);
+    let readers = readers::open(config, &storage)?;
     let recovered = spool.recovered();
-    let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
+    let ledger =
+        Ledger::recover(storage, &config.data, &config.sources(), &recovered.sources, recovered.records);
     let ledger = Arc::new(ledger);
     for (index, listener) in start.listeners.iter().enumerate() {
         ledger.listener(index).resume_kernel_drops(listener.kernel_seen);
@@ -407,6 +427,12 @@ fn open(
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
         lanes: spool.lanes(),
         listeners: start.listeners,
+        readers: config
+            .read
+            .iter()
+            .zip(&readers)
+            .map(|(spec, reader)| Reader::new(spec.clone(), reader.view()))
+            .collect(),
         ledger,
         spool,
         streams,
@@ -419,7 +445,7 @@ fn open(
         stopping: OnceLock::new(),
     });
     parts.begin_drops();
-    Ok((parts, for_workers, sinks))
+    Ok((parts, for_workers, readers, sinks))
 }
 
 /// What the workers may take together.

@@ -57,6 +57,23 @@ fn what_comes_late_is_stored_by_every_way_and_what_comes_twice_by_none() {
 }
 
 #[test]
+fn a_file_goes_on_behind_what_is_on_disk_and_the_bytes_between_records_leave_no_gap() {
+    let stream = Stream::default();
+    let add = |first, last, given_up| {
+        let numbers = Numbers { records: Span { first, last }, given_up };
+        stream.append(Way::Request, &lanes(0), numbers, |_| Ok(1))
+    };
+    assert_eq!(add(98, 100, 97), added(0));
+    assert_eq!(stream.position(), 0);
+    stream.set_durable(Span { first: 1, last: 100 }, 1, 1);
+    assert_eq!(stream.position(), 100);
+    assert_eq!(add(199, 200, 97), Err(NotAppended::Gap { known: 100 }), "byte 101 is missing");
+    assert_eq!(add(199, 200, 98), added(0));
+    stream.set_durable(Span { first: 101, last: 200 }, 2, 1);
+    assert_eq!(stream.position(), 200);
+}
+
+#[test]
 fn what_its_client_has_given_up_is_known() {
     let stream = Stream::default();
     taken_over(&stream, 1);

@@ -1,8 +1,9 @@
 //! The attributes of a batch, behind its records: the peers of the records, why they were rejected, where they were received first,
-//! and which numbers before them will never come.
+//! which numbers before them will never come, and what is known of all records or of each.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::limits::{FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
 use crate::{BatchError, varint};
 
 /// Key of the peers attribute.
@@ -13,6 +14,13 @@ const KEY_REJECTION: u32 = 2;
 const KEY_ORIGIN: u32 = 3;
 /// Key of the attribute that gives numbers up.
 const KEY_GIVEN_UP: u32 = 4;
+/// Key of the fields that all records have in common.
+const KEY_FIELDS: u32 = 5;
+/// Key of the attribute with the time and the output of each record.
+const KEY_DETAILS: u32 = 6;
+
+/// Bytes of one encoded [`Detail`]: output, time.
+pub(super) const DETAIL_BYTES: usize = 1 + 8;
 
 /// How the first server received a batch that another server passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +29,87 @@ pub struct Origin<'a> {
     pub received_ns: u64,
     /// The name of its listener.
     pub listener: &'a str,
+}
+
+/// Which output of a process wrote a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// Unknown.
+    #[default]
+    Unknown,
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+}
+
+/// What the log of a container says of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// When the record was written, in nanoseconds since 1970-01-01 UTC; 0 if that is unknown.
+    pub time_ns: u64,
+    /// What wrote it.
+    pub output: Output,
+}
+
+impl Detail {
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
+        out.push(match self.output {
+            Output::Unknown => 0,
+            Output::Stdout => 1,
+            Output::Stderr => 2,
+        });
+        out.extend_from_slice(&self.time_ns.to_le_bytes());
+    }
+}
+
+/// Iterates the details of a batch, one for each record, or none.
+#[derive(Clone, Debug)]
+pub struct Details<'a> {
+    rest: &'a [u8],
+}
+
+impl Details<'_> {
+    /// Skips `records` records.
+    pub(super) fn pass_over(&mut self, records: u32) {
+        self.rest = self.rest.get(records as usize * DETAIL_BYTES..).unwrap_or_default();
+    }
+}
+
+impl Iterator for Details<'_> {
+    type Item = Detail;
+
+    fn next(&mut self) -> Option<Detail> {
+        let (output, rest) = self.rest.split_first()?;
+        let (time, rest) = rest.split_first_chunk()?;
+        self.rest = rest;
+        let output = match output {
+            1 => Output::Stdout,
+            2 => Output::Stderr,
+            _ => Output::Unknown,
+        };
+        Some(Detail { time_ns: u64::from_le_bytes(*time), output })
+    }
+}
+
+/// Iterates the fields that all records of a batch have in common, by name and value.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<(&'a str, &'a str)> {
+        let mut text = || {
+            let bytes = varint::take(&mut self.rest)? as usize;
+            let (text, rest) = self.rest.split_at_checked(bytes)?;
+            self.rest = rest;
+            std::str::from_utf8(text).ok()
+        };
+        Some((text()?, text()?))
+    }
 }
 
 /// Where a record came from.
@@ -194,25 +283,54 @@ pub(super) fn put_given_up(numbers: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value);
 }
 
+/// Appends the fields that all records have in common. What is over the limits is cut off or left out.
+pub(super) fn put_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>, out: &mut Vec<u8>) {
+    let mut value = Vec::new();
+    for (name, text) in fields.take(FIELDS_MAX) {
+        for (text, most) in [(name, FIELD_NAME_BYTES_MAX), (text, FIELD_VALUE_BYTES_MAX)] {
+            let text = &text[..text.floor_char_boundary(most)];
+            varint::put(text.len() as u32, &mut value);
+            value.extend_from_slice(text.as_bytes());
+        }
+    }
+    if !value.is_empty() {
+        varint::put(KEY_FIELDS, out);
+        varint::put(value.len() as u32, out);
+        out.extend_from_slice(&value);
+    }
+}
+
+/// Appends the attribute with the details of all records, `details` being its encoded value.
+pub(super) fn put_details(details: &[u8], out: &mut Vec<u8>) {
+    varint::put(KEY_DETAILS, out);
+    varint::put(u32::try_from(details.len()).unwrap_or(u32::MAX), out);
+    out.extend_from_slice(details);
+}
+
 /// Bytes that [`put_given_up`] appends.
 pub(super) const GIVEN_UP_BYTES: usize = 1 + 1 + 8;
 
-/// Reads all attributes, and returns the peers, which name every one of the `records` or none.
+/// Reads all attributes, and returns the peers and the details, each of which every one of the `records` has or none.
 ///
 /// # Errors
 /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
-pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<PeerRuns<'_>, BatchError> {
-    let mut peers: &[u8] = &[];
+pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<(PeerRuns<'_>, Details<'_>), BatchError> {
+    let (mut peers, mut details): (&[u8], &[u8]) = (&[], &[]);
     while !attributes.is_empty() {
         let (key, value) = take(&mut attributes).ok_or(BatchError::Attributes)?;
-        if key == KEY_PEERS {
-            peers = value;
+        match key {
+            KEY_PEERS => peers = value,
+            KEY_DETAILS => details = value,
+            _ => {}
         }
+    }
+    if !details.is_empty() && details.len() != records as usize * DETAIL_BYTES {
+        return Err(BatchError::Attributes);
     }
     let mut walk = Runs { rest: peers };
     let named: u64 = walk.by_ref().map(|(records, _)| u64::from(records)).sum();
     if walk.rest.is_empty() && (peers.is_empty() || named == u64::from(records)) {
-        Ok(PeerRuns { runs: Runs { rest: peers }, passed: 0 })
+        Ok((PeerRuns { runs: Runs { rest: peers }, passed: 0 }, Details { rest: details }))
     } else {
         Err(BatchError::Attributes)
     }
@@ -233,6 +351,11 @@ pub(super) fn origin(attributes: &[u8]) -> Option<Origin<'_>> {
 pub(super) fn given_up(attributes: &[u8]) -> u64 {
     let value = last(attributes, KEY_GIVEN_UP).and_then(|value| value.first_chunk());
     value.map_or(0, |value| u64::from_le_bytes(*value))
+}
+
+/// The fields that all records have in common.
+pub(super) fn fields(attributes: &[u8]) -> Fields<'_> {
+    Fields { rest: last(attributes, KEY_FIELDS).unwrap_or_default() }
 }
 
 /// The value of the last attribute with this key.

@@ -1,7 +1,8 @@
 //! Builds a batch in one reusable buffer: space for the header, then records, then attributes.
 
 use super::attributes::{
-    GIVEN_UP_BYTES, Origin, put_given_up, put_origin, put_peers, put_rejection, put_run,
+    DETAIL_BYTES, Detail, GIVEN_UP_BYTES, Origin, put_details, put_fields, put_given_up, put_origin,
+    put_peers, put_rejection, put_run,
 };
 use super::crc32c;
 use super::format::CRC_FROM;
@@ -53,6 +54,9 @@ struct RareAttributes {
     rejection: Vec<u8>,
     origin: Vec<u8>,
     given_up: Vec<u8>,
+    fields: Vec<u8>,
+    /// The value of the attribute: the details of the first records.
+    details: Vec<u8>,
 }
 
 impl Default for BatchBuilder {
@@ -156,6 +160,25 @@ impl BatchBuilder {
         }
     }
 
+    /// Notes what the log of a container says of the last record. Records without it have unknown details. The caller leaves room for
+    /// nine bytes of each record in the body, and for the fields.
+    pub fn set_detail(&mut self, detail: Detail) {
+        self.reopen();
+        let before = self.records.saturating_sub(1) as usize;
+        let details = &mut self.rare.get_or_insert_default().details;
+        details.resize(before * DETAIL_BYTES, 0);
+        detail.encode(details);
+    }
+
+    /// Notes the fields that all records have in common, by name and value. At most [`FIELDS_MAX`](crate::limits::FIELDS_MAX) are
+    /// kept, and names and values are cut off at their limits.
+    pub fn set_fields<'a>(&mut self, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.reopen();
+        let encoded = &mut self.rare.get_or_insert_default().fields;
+        encoded.clear();
+        put_fields(fields, encoded);
+    }
+
     /// Notes why a destination rejected the records, in at most [`REJECTION_BYTES_MAX`]; what is behind that is cut off.
     pub fn set_rejection(&mut self, why: &str) {
         self.reopen();
@@ -222,11 +245,16 @@ impl BatchBuilder {
             put_run(records, peer, &mut self.runs);
             put_peers(&self.runs, &mut self.bytes);
         }
-        if let Some(rare) = &self.rare {
+        if let Some(rare) = &mut self.rare {
             self.finished.get_or_insert((self.bytes.len(), self.runs.len()));
             self.bytes.extend_from_slice(&rare.rejection);
             self.bytes.extend_from_slice(&rare.origin);
             self.bytes.extend_from_slice(&rare.given_up);
+            self.bytes.extend_from_slice(&rare.fields);
+            if !rare.details.is_empty() {
+                rare.details.resize(self.records as usize * DETAIL_BYTES, 0);
+                put_details(&rare.details, &mut self.bytes);
+            }
         }
         let raw_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
         let compression = self.compress(identity.compression, raw_bytes);

@@ -22,6 +22,8 @@
 //!   records                  each: length (varint), bytes
 //!   attributes               each: key (varint), length (varint), value; unknown keys are skipped
 //!      1  peers              runs, each: how many records (varint), peer: kind 0 | 4 address port | 6 address port
+//!      5  fields             each: length (varint), name, length (varint), value
+//!      6  details            of each record: output 0 | 1 stdout | 2 stderr, time in nanoseconds since 1970-01-01 UTC (8 bytes)
 //! ```
 //!
 //! Not here: who may send a batch, and whether it is new (the session and the server's stream table).
@@ -37,7 +39,7 @@ mod parts;
 mod relay;
 mod view;
 
-pub use attributes::{Origin, Peer, PeerRuns};
+pub use attributes::{Detail, Details, Fields, Origin, Output, Peer, PeerRuns};
 pub use builder::{BatchBuilder, BatchIdentity};
 pub use error::BatchError;
 pub(crate) use format::MAGIC;

@@ -53,6 +53,7 @@ impl<'a> Iterator for Parts<'a> {
         self.rest.header.records_bytes = rest.len() as u32;
         self.rest.header.first_sequence += u64::from(records);
         self.rest.peers.pass_over(records);
+        self.rest.details.pass_over(records);
         Some(part)
     }
 }

@@ -29,7 +29,7 @@ impl Batch<'_> {
         });
     }
 
-    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection and peers. Not compressed.
+    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection, peers, fields and details. Not compressed.
     pub fn append_part(&self, numbers: Span, out: &mut Vec<u8>) {
         let mut builder = BatchBuilder::new();
         if let Some(origin) = self.origin() {
@@ -38,6 +38,10 @@ impl Batch<'_> {
         if let Some(rejection) = self.rejection() {
             builder.set_rejection(rejection);
         }
+        if self.fields().next().is_some() {
+            builder.set_fields(self.fields());
+        }
+        let mut details = self.details();
         let mut runs = self.peers();
         let mut run = runs.next();
         for (record, number) in self.records().zip(self.header.first_sequence..) {
@@ -52,6 +56,11 @@ impl Batch<'_> {
                 _ if number < numbers.first || number > numbers.last => {}
                 Some(peer) => builder.push_from(record, peer),
                 None => builder.push(record),
+            }
+            if let Some(detail) = details.next()
+                && (numbers.first..=numbers.last).contains(&number)
+            {
+                builder.set_detail(detail);
             }
         }
         let identity = BatchIdentity {

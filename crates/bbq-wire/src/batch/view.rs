@@ -1,6 +1,6 @@
 //! A verified batch, borrowed from its bytes.
 
-use super::attributes::{self, Origin, PeerRuns};
+use super::attributes::{self, Details, Fields, Origin, PeerRuns};
 use super::crc32c;
 use super::format::{CRC_FROM, MAGIC};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
@@ -28,6 +28,7 @@ pub struct Batch<'a> {
     pub header: BatchHeader,
     pub(super) records: &'a [u8],
     pub(super) peers: PeerRuns<'a>,
+    pub(super) details: Details<'a>,
     pub(super) attributes: &'a [u8],
 }
 
@@ -75,7 +76,8 @@ impl<'a> Batch<'a> {
         let body = raw_body(&header, &bytes[BATCH_HEADER_BYTES..], scratch)?;
         let (records, attributes) = body.split_at(header.records_bytes as usize);
         check_records(records, header.records, limits.message_bytes_max)?;
-        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)?, attributes })
+        let (peers, details) = attributes::read(attributes, header.records)?;
+        Ok(Batch { header, records, peers, details, attributes })
     }
 
     /// The batch in `bytes`, which this process has verified or built, and kept in memory since. Header and compression are read,
@@ -90,7 +92,8 @@ impl<'a> Batch<'a> {
         let body =
             bytes.get(BATCH_HEADER_BYTES..header.total_bytes()).ok_or(truncated(header.total_bytes()))?;
         let (records, attributes) = raw_body(&header, body, scratch)?.split_at(header.records_bytes as usize);
-        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)?, attributes })
+        let (peers, details) = attributes::read(attributes, header.records)?;
+        Ok(Batch { header, records, peers, details, attributes })
     }
 
     /// The records, in order.
@@ -103,6 +106,18 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn peers(&self) -> PeerRuns<'a> {
         self.peers.clone()
+    }
+
+    /// What the log of a container says of each record, in order; empty if the batch has no details.
+    #[must_use]
+    pub fn details(&self) -> Details<'a> {
+        self.details.clone()
+    }
+
+    /// The fields that all records have in common, by name and value; none for nearly every batch.
+    #[must_use]
+    pub fn fields(&self) -> Fields<'a> {
+        attributes::fields(self.attributes)
     }
 
     /// Why a destination rejected the records; `None` for nearly every batch.

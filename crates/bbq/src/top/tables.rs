@@ -1,7 +1,7 @@
 //! The four tables, each with what the page shows in it.
 
 use bbq_server::status::{
-    Dropped, EvennessStatus, ForeignStatus, Level, ListenerStatus, SinkStatus, SocketStatus,
+    Dropped, EvennessStatus, ForeignStatus, Level, ListenerStatus, ReaderStatus, SinkStatus, SocketStatus,
 };
 
 use super::number::{NOTHING, bytes, count, milliseconds, percent, rate};
@@ -76,7 +76,30 @@ pub(super) fn listeners(pair: Pair<'_>) -> Pane {
         ];
         Row { cells, level: is_bad.then_some(Level::Problem) }
     });
-    Pane { columns: LISTENERS, rows: rows.collect() }
+    let readers = pair.now.status.readers.iter().enumerate();
+    let readers = readers.map(|(index, reader)| of_reader(pair, index, reader));
+    Pane { columns: LISTENERS, rows: rows.chain(readers).collect() }
+}
+
+/// A reader of files is a source, as listeners are.
+fn of_reader(pair: Pair<'_>, index: usize, reader: &ReaderStatus) -> Row {
+    let pace = pair.rate(|status| Some(status.readers.get(index)?.received));
+    let is_bad = reader.problem.is_some() || reader.resting > 0;
+    let cells = vec![
+        Cell::text(&*reader.name),
+        of_rate(pace),
+        of_count(Some(reader.received)),
+        of_dropped(&reader.dropped),
+        Cell::text(""),
+        of_count(None),
+        Cell::text("read"),
+        Cell::text(format!("{} behind", bytes(reader.behind_bytes))),
+        Cell::text(match reader.files {
+            1 => "1 file".to_owned(),
+            files => format!("{files} files"),
+        }),
+    ];
+    Row { cells, level: is_bad.then_some(Level::Problem) }
 }
 
 /// Whether a finding about it is a problem. Findings stay for a while after what they tell of.

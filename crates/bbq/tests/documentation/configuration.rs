@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, SpecOption, Subject, Values};
+use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, READ_OPTIONS, SpecOption, Subject, Values};
 use tempfile::TempDir;
 
 use crate::pages::{self, BBQ};
@@ -122,7 +122,7 @@ fn sink_options() -> Vec<(&'static SpecOption, Vec<&'static str>)> {
     let all = Subject::all(&bbq_server::KINDS);
     let of_sinks = all.iter().filter_map(|subject| match subject {
         Subject::Sink(option, kinds) => Some((*option, kinds.iter().map(|kind| kind.word).collect())),
-        Subject::Key(_) | Subject::Listen(_) => None,
+        Subject::Key(_) | Subject::Listen(_) | Subject::Read(_) => None,
     });
     of_sinks.collect()
 }
@@ -143,6 +143,10 @@ fn table_of(name: &str) -> String {
         "options of listeners" => {
             let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS);
             table("key", listen.map(|option| (words(option), option)))
+        }
+        "options of readers" => {
+            let read = [&NAME_OPTION].into_iter().chain(&READ_OPTIONS);
+            table("key", read.map(|option| (words(option), option)))
         }
         "options of sinks" => {
             let cells = |option: &SpecOption, kinds: &[&str]| {

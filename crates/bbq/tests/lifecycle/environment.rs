@@ -114,6 +114,7 @@ fn each_key_can_be_given_and_a_mistake_names_the_variable() {
             "listen" => {
                 ("lines+tcp://127.0.0.1:1;syslog+udp://127.0.0.1:1", "lines+tcp://127.0.0.1:1;nonsense")
             }
+            "read" => ("file:/nowhere/a.log;file:/nowhere/b.log", "file:/nowhere/a.log;nonsense"),
             "sink" => ("exec:sh -c 'cat; true'\n", "exec:true;nonsense"),
             "data" | "steering_pins" => ("elsewhere", ""),
             "distribution" => ("shared", "fair"),

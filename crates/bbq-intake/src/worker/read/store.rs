@@ -1,0 +1,110 @@
+//! The server as a reader sees it: positions from the table of streams, batches to the workers.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use bbq_read::{FileBatch, Outcome, Settled, Store};
+use bbq_stored::{Stream, Streams};
+use bbq_wire::StreamId;
+
+use super::handed::HandedRead;
+use super::link::{ReaderLink, Told};
+use crate::worker::handover::WorkerMesh;
+
+/// Batches of a reader that workers have and no lane has: so many that each worker finds the next one when its lane has room.
+pub(crate) const HANDED_MAX: usize = 64;
+/// The same in bytes, so that many readers of a full lane take little memory. A single batch may be larger.
+const HANDED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What a server lends to one of its readers.
+pub struct ReaderStore {
+    /// The index of the reader in the configuration.
+    reader: usize,
+    mesh: WorkerMesh,
+    table: Arc<Streams>,
+    link: Arc<ReaderLink>,
+    /// Those of the files that the reader has asked for.
+    streams: HashMap<StreamId, Known>,
+    handed: usize,
+    handed_bytes: usize,
+}
+
+struct Known {
+    stream: Arc<Stream>,
+    /// Where its last batch was appended, or where its first one goes.
+    lane: u32,
+}
+
+impl ReaderStore {
+    /// For the reader with this index. `link` tells it what became of its batches.
+    #[must_use]
+    pub fn new(reader: usize, mesh: WorkerMesh, table: Arc<Streams>, link: Arc<ReaderLink>) -> ReaderStore {
+        ReaderStore { reader, mesh, table, link, streams: HashMap::new(), handed: 0, handed_bytes: 0 }
+    }
+
+    fn known(&mut self, id: StreamId) -> &mut Known {
+        let lanes = self.mesh.lanes().len().max(1) as u128;
+        self.streams.entry(id).or_insert_with(|| Known {
+            stream: self.table.of_reader(id),
+            // The ids are random.
+            lane: u32::try_from(u128::from_be_bytes(id.0) % lanes).unwrap_or(0),
+        })
+    }
+
+    /// Notes what an outcome says beside itself.
+    fn note(&mut self, told: Told) {
+        let Told { settled: Settled { stream, outcome, .. }, lane, bytes } = told;
+        if bytes > 0 {
+            self.handed = self.handed.saturating_sub(1);
+            self.handed_bytes = self.handed_bytes.saturating_sub(bytes);
+        }
+        if outcome == Outcome::Appended
+            && let Some(known) = self.streams.get_mut(&stream)
+        {
+            known.lane = lane;
+        }
+    }
+}
+
+impl Store for ReaderStore {
+    fn position(&mut self, stream: StreamId) -> u64 {
+        self.known(stream).stream.position()
+    }
+
+    fn hand_over(&mut self, batch: FileBatch) -> Result<(), FileBatch> {
+        let bytes = batch.bytes.capacity();
+        let is_full = self.handed >= HANDED_MAX
+            || (self.handed > 0 && self.handed_bytes.saturating_add(bytes) > HANDED_BYTES_MAX);
+        if is_full || self.link.is_stopping() {
+            return Err(batch);
+        }
+        let (reader, link) = (self.reader, Arc::clone(&self.link));
+        let known = self.known(batch.stream);
+        let lane = known.lane;
+        let handed = HandedRead { stream: Arc::clone(&known.stream), batch, reader, link, moves: 0 };
+        self.mesh.hand_read(lane, handed).map_err(|handed| handed.batch)?;
+        self.handed += 1;
+        self.handed_bytes = self.handed_bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn settled(&mut self) -> Option<Settled> {
+        let told = self.link.pop()?;
+        self.note(told);
+        Some(told.settled)
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        self.streams.remove(&stream);
+        self.table.forget_read(stream);
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.link.event()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.link.is_stopping()
+    }
+}

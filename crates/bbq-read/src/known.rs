@@ -1,0 +1,60 @@
+//! Streams without a file that is open: entries of the catalog whose file has not been found yet, and files that were left.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bbq_wire::StreamId;
+
+use crate::catalog::Entry;
+use crate::identity::FileKey;
+
+/// Entries by inode and birth time. The device is not a part of the key, as its number can change with a restart of the machine.
+#[derive(Default)]
+pub(crate) struct Known {
+    entries: HashMap<(u64, u64), Vec<Entry>>,
+}
+
+impl Known {
+    pub(crate) fn add(&mut self, entry: Entry) {
+        self.entries.entry((entry.key.inode, entry.key.birth_ns)).or_default().push(entry);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().flatten()
+    }
+
+    /// Takes the entries of the file with this identity. Without a birth time, the device has to be the same.
+    pub(crate) fn take(&mut self, key: FileKey) -> Vec<Entry> {
+        let Some(mut entries) = self.entries.remove(&(key.inode, key.birth_ns)) else { return Vec::new() };
+        let has_device = entries.iter().any(|entry| entry.key.device == key.device);
+        let taken = entries
+            .extract_if(.., |entry| entry.key.device == key.device || (key.birth_ns != 0 && !has_device))
+            .collect();
+        if !entries.is_empty() {
+            self.entries.insert((key.inode, key.birth_ns), entries);
+        }
+        taken
+    }
+
+    /// Removes the entry of a stream.
+    pub(crate) fn remove(&mut self, stream: StreamId) {
+        self.entries.retain(|_, entries| {
+            entries.retain(|entry| entry.stream != stream);
+            !entries.is_empty()
+        });
+    }
+
+    /// Notes the name that a file has now. Returns whether it is another one.
+    pub(crate) fn set_path(&mut self, stream: StreamId, path: &Path) -> bool {
+        let entry = self.entries.values_mut().flatten().find(|entry| entry.stream == stream);
+        entry.is_some_and(|entry| {
+            let is_new = entry.path != path;
+            path.clone_into(&mut entry.path);
+            is_new
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,51 @@
+//! Opens a file that is known by its identity, also if it has another name by now.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::identity::{FileKey, Look};
+
+/// Opens a file for reading. A pipe, which could be put in place of it, is not waited for.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Opens the file with this identity at its path, or under another name in the same directory. Returns the name.
+pub(crate) fn open_known(path: &Path, key: FileKey) -> io::Result<Option<(File, PathBuf)>> {
+    if let Some(file) = open_if(path, key)? {
+        return Ok(Some((file, path.to_owned())));
+    }
+    let Some(renamed) = name_of(path, key) else { return Ok(None) };
+    Ok(open_if(&renamed, key)?.map(|file| (file, renamed)))
+}
+
+/// Another name of the file in the directory of this path; `None` if it has none there.
+pub(crate) fn name_of(path: &Path, key: FileKey) -> Option<PathBuf> {
+    let here = path.parent()?.to_owned();
+    // A link leads to the newest file, and the older ones are beside that.
+    let behind_link = std::fs::canonicalize(path).ok().and_then(|real| Some(real.parent()?.to_owned()));
+    [Some(here), behind_link].into_iter().flatten().find_map(|directory| name_in(&directory, key))
+}
+
+fn name_in(directory: &Path, key: FileKey) -> Option<PathBuf> {
+    let mut entries = std::fs::read_dir(directory).ok()?.filter_map(Result::ok);
+    let found = entries.find(|entry| {
+        entry.ino() == key.inode && Look::at_path(&entry.path()).is_ok_and(|look| look.key == key)
+    })?;
+    Some(found.path())
+}
+
+fn open_if(path: &Path, key: FileKey) -> io::Result<Option<File>> {
+    match open(path) {
+        Ok(file) => Ok((Look::at_file(&file)?.key == key).then_some(file)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

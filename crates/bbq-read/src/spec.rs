@@ -1,0 +1,212 @@
+//! What a reader is configured to be: `file:GLOB[?key=value&...]` or `containers:[DIR][?key=value&...]`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bbq_spec::{ConfigError, NAME_OPTION, Query, SpecOption, SpecText, Values, hint};
+use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
+
+use crate::format::Format;
+use crate::glob::Pattern;
+use crate::multiline::{self, Multiline};
+
+/// Where the kubelet has a link to the log of each container.
+const CONTAINERS: &str = "/var/log/containers";
+/// How container logs are laid out: links of the kubelet, files of docker, and /var/log/pods.
+const LAYOUTS: [&str; 3] = ["*.log", "*/*-json.log", "*/*/*.log"];
+/// The words of the option.
+const FORMATS: [(&str, Format); 4] =
+    [("plain", Format::Plain), ("cri", Format::Cri), ("docker", Format::Docker), ("auto", Format::Auto)];
+
+/// Seconds without a new byte after which a file is closed.
+const IDLE_CLOSE_SECONDS: u64 = 300;
+/// A day: whatever is longer is never.
+const SECONDS_MAX: u64 = 86_400;
+
+/// The options of readers, beside the name.
+pub static READ_OPTIONS: [SpecOption; 7] = [
+    SpecOption {
+        key: "start",
+        values: Values::Words(&["beginning", "end"]),
+        default: "beginning",
+        meaning: "where reading begins in files that exist at the first start of the reader. Files that come later are read from their beginning",
+    },
+    SpecOption {
+        key: "exclude",
+        values: Values::Text { form: "GLOB", pattern: "." },
+        default: "none",
+        meaning: "files that are not read: a pattern of whole paths, or without a slash of file names",
+    },
+    SpecOption {
+        key: "format",
+        values: Values::Words(&["plain", "cri", "docker", "auto"]),
+        default: "plain, and auto for containers",
+        meaning: "how a container runtime has written the lines; `auto` is what the first line of a file says",
+    },
+    SpecOption {
+        key: "multiline",
+        values: Values::Text {
+            form: multiline::FORM,
+            pattern: "^(java|python|go|ruby|dotnet|rust|start:.+|continue:.+)$",
+        },
+        default: "each line is a message",
+        meaning: "which lines are one message: the stack traces of a language, or lines from one that matches `start` to the next, or a line \
+                  and those behind it that match `continue`",
+    },
+    SpecOption {
+        key: "line_bytes_max",
+        values: Values::Size(1..=MESSAGE_BYTES_MAX as u64),
+        default: "1MiB",
+        meaning: "the longest line; longer ones are dropped and counted (`oversize`). Lines of a message that would be longer together are \
+                  several messages",
+    },
+    SpecOption {
+        key: "incomplete_seconds",
+        values: Values::NumberOrNever(1..=SECONDS_MAX),
+        default: "0",
+        meaning: "after this time without a new byte, a last line without a line feed is a message. Without it, the line is one when its file was \
+                  renamed or deleted",
+    },
+    SpecOption {
+        key: "idle_close_seconds",
+        values: Values::Number(1..=SECONDS_MAX),
+        default: "300",
+        meaning: "after this time without a new byte, a file is closed. It is opened again when it grows",
+    },
+];
+
+/// A checked SPEC of a reader.
+#[derive(Clone, Debug)]
+pub struct ReadSpec {
+    /// The SPEC as it was configured.
+    pub text: String,
+    /// The reader's name in the ledger and the spool. Without the option `name`: the SPEC without options.
+    pub source: String,
+    /// Which files to read: an absolute pattern, or the directory of containers.
+    pub glob: String,
+    /// The longest line.
+    pub line_bytes_max: usize,
+    pub(crate) is_containers: bool,
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) format: Format,
+    pub(crate) multiline: Option<Multiline>,
+    pub(crate) starts_at_end: bool,
+    pub(crate) incomplete: Option<Duration>,
+    pub(crate) idle_close: Duration,
+    exclude: Option<Exclude>,
+}
+
+/// A reader is changed if its SPEC is.
+impl PartialEq for ReadSpec {
+    fn eq(&self, other: &ReadSpec) -> bool {
+        self.text == other.text && self.glob == other.glob
+    }
+}
+
+impl Eq for ReadSpec {}
+
+#[derive(Clone, Debug)]
+enum Exclude {
+    Name(globset::GlobMatcher),
+    Path(Pattern),
+}
+
+impl ReadSpec {
+    /// Reads a SPEC.
+    ///
+    /// # Errors
+    /// Says which part is wrong and what is allowed.
+    pub fn parse(text: &str) -> Result<ReadSpec, ConfigError> {
+        ReadSpec::of(&SpecText::of_text(text)?)
+    }
+
+    /// Reads a SPEC that is already split. A relative pattern begins at the working directory.
+    ///
+    /// # Errors
+    /// Says which part is wrong and what is allowed.
+    pub fn of(spec: &SpecText) -> Result<ReadSpec, ConfigError> {
+        let SpecText { text, head, .. } = spec;
+        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&READ_OPTIONS))?;
+        let wrong = |problem: String| ConfigError::new(format!("{text:?}: {problem}"));
+        let (is_containers, globs) = globs(head).map_err(wrong)?;
+        let patterns = globs.iter().map(|glob| Pattern::of(glob)).collect::<Result<_, _>>().map_err(wrong)?;
+        let glob = globs.into_iter().next().unwrap_or_default();
+        let source = query.take_name(spec)?;
+        let starts_at_end =
+            query.take_word("start", &[("beginning", false), ("end", true)])?.unwrap_or(false);
+        let default_format = if is_containers { Format::Auto } else { Format::Plain };
+        let seconds = |seconds: Option<u64>| seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let spec = ReadSpec {
+            text: text.clone(),
+            source,
+            glob,
+            line_bytes_max: query.take_number("line_bytes_max")?.unwrap_or(MESSAGE_BYTES_DEFAULT.into())
+                as usize,
+            is_containers,
+            patterns,
+            format: query.take_word("format", &FORMATS)?.unwrap_or(default_format),
+            multiline: query.take("multiline", Multiline::of)?,
+            starts_at_end,
+            incomplete: seconds(query.take_number("incomplete_seconds")?),
+            idle_close: Duration::from_secs(
+                query.take_number("idle_close_seconds")?.unwrap_or(IDLE_CLOSE_SECONDS),
+            ),
+            exclude: query.take("exclude", Exclude::of)?,
+        };
+        query.finish()?;
+        Ok(spec)
+    }
+
+    pub(crate) fn is_excluded(&self, path: &Path) -> bool {
+        match &self.exclude {
+            None => false,
+            Some(Exclude::Name(glob)) => path.file_name().is_some_and(|name| glob.is_match(Path::new(name))),
+            Some(Exclude::Path(pattern)) => pattern.is_match(path),
+        }
+    }
+}
+
+/// The patterns of a SPEC without its options, and whether they are those of containers.
+fn globs(head: &str) -> Result<(bool, Vec<String>), String> {
+    if let Some(directory) = head.strip_prefix("containers:") {
+        let directory = if directory.is_empty() { CONTAINERS } else { directory };
+        let directory = absolute(directory)?;
+        let directory = directory.trim_end_matches('/');
+        return Ok((true, LAYOUTS.map(|layout| format!("{directory}/{layout}")).into()));
+    }
+    match head.strip_prefix("file:") {
+        Some(glob) if !glob.is_empty() => Ok((false, vec![absolute(glob)?])),
+        Some(_) => Err("the files are missing; write file:GLOB, for example file:/var/log/*.log".to_owned()),
+        None => {
+            let word = head.split(':').next().unwrap_or_default();
+            let meant = hint(word, &["file", "containers"]);
+            Err(format!(
+                "this is not a reader{meant}; write file:GLOB, for example file:/var/log/*.log, or containers:"
+            ))
+        }
+    }
+}
+
+impl Exclude {
+    fn of(text: &str) -> Result<Exclude, String> {
+        if text.contains('/') {
+            return Pattern::of(&absolute(text)?).map(Exclude::Path);
+        }
+        let glob = globset::GlobBuilder::new(text).build();
+        glob.map(|glob| Exclude::Name(glob.compile_matcher()))
+            .map_err(|error| format!("{text:?} is not a pattern: {}", error.kind()))
+    }
+}
+
+/// The pattern with the working directory in front, unless it is absolute.
+fn absolute(glob: &str) -> Result<String, String> {
+    if glob.starts_with('/') {
+        return Ok(glob.to_owned());
+    }
+    let here = std::env::current_dir().ok();
+    let here = here
+        .as_deref()
+        .and_then(Path::to_str)
+        .ok_or("the working directory has no usable name; write an absolute path")?;
+    Ok(format!("{}/{glob}", globset::escape(here)))
+}

@@ -1,0 +1,159 @@
+//! If one of these fails, lines of a plain file are lost, read twice, or not found.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+use crate::store::{Running, Server};
+
+pub(crate) struct Place {
+    root: TempDir,
+    pub(crate) server: Server,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place { root: tempfile::tempdir().expect("a directory"), server: Server::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.root.path().join("logs").join(name)
+    }
+
+    pub(crate) fn append(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        append(&path, text);
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.path(from), self.path(to)).expect("a file");
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).expect("a file");
+    }
+
+    pub(crate) fn start(&self, pattern: &str) -> Running {
+        // With a name of its own, the reader stays the same when its pattern changes.
+        let and = if pattern.contains('?') { '&' } else { '?' };
+        let spec = format!("file:{}/logs/{pattern}{and}name=reader", self.root.path().display());
+        Running::start(&spec, &self.catalogs(), &self.server)
+    }
+
+    pub(crate) fn catalogs(&self) -> std::path::PathBuf {
+        self.root.path().join("readers")
+    }
+}
+
+pub(crate) fn append(path: &Path, text: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(path).expect("a file");
+    file.write_all(text.as_bytes()).expect("room");
+}
+
+#[test]
+fn lines_of_all_files_that_match_are_read_and_new_ones_follow() {
+    let place = Place::new();
+    place.append("a.log", "a1\na2\r\n");
+    place.append("b.log", "\nb2");
+    place.append("c.txt", "c1\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["a1", "a2", ""]);
+    place.append("a.log", "a3\n");
+    place.append("b.log", " goes on\n");
+    place.append("new.log", "n1\n");
+    place.server.wait_for(&["a1", "a2", "a3", "", "b2 goes on", "n1"]);
+    reader.stop();
+}
+
+#[test]
+fn a_later_start_goes_on_behind_the_last_durable_line() {
+    let place = Place::new();
+    place.append("a.log", "1\n2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    place.server.state().is_manual = true;
+    place.append("a.log", "3\n");
+    place.server.wait_for(&["1", "2", "3"]);
+    reader.stop();
+    place.server.crash();
+    place.server.wait_for(&["1", "2"]);
+    place.append("a.log", "4\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2", "3", "4"]);
+    assert_eq!(place.server.state().order.len(), 1);
+    reader.stop();
+}
+
+#[test]
+fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1"]);
+    place.rename("a.log", "a.log.1");
+    place.append("a.log.1", "2\nlast");
+    place.append("a.log", "3\n");
+    place.server.wait_for(&["1", "2", "last", "3"]);
+    assert_eq!(reader.view.rotations.load(Ordering::Relaxed), 1);
+    reader.stop();
+}
+
+#[test]
+fn a_file_that_was_renamed_while_no_reader_ran_is_read_to_its_end() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1"]);
+    reader.stop();
+    place.append("a.log", "2\n");
+    place.rename("a.log", "a.log.1");
+    place.append("a.log", "3\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2", "3"]);
+    reader.stop();
+    let reader = place.start("*.log*");
+    place.append("a.log", "4\n");
+    place.server.wait_for(&["1", "2", "3", "4"]);
+    reader.stop();
+}
+
+#[test]
+fn a_large_file_does_not_keep_others_waiting() {
+    let place = Place::new();
+    place.append("large.log", &"x\n".repeat(4 << 20));
+    for number in 0..5 {
+        place.append(&format!("{number}.log"), "small\n");
+    }
+    let reader = place.start("*.log");
+    place.server.wait("all have begun", |state| state.order.len() == 6);
+    // A turn of the large file is a batch, and each file has had one by now.
+    let state = place.server.state();
+    let batches: Vec<usize> = state.streams.values().map(|stream| stream.batches.len()).collect();
+    drop(state);
+    place.server.wait("all is read", |state| {
+        state
+            .streams
+            .values()
+            .map(|stream| stream.batches.iter().map(|(_, lines)| lines.len()).sum::<usize>())
+            .sum::<usize>()
+            == (4 << 20) + 5
+    });
+    assert!(batches.iter().all(|batches| *batches <= 3), "{batches:?}");
+    reader.stop();
+}
+
+#[test]
+fn a_batch_that_the_server_does_not_take_is_handed_over_again() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    place.server.state().refuse = 3;
+    place.server.state().later = 2;
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1"]);
+    assert_eq!(place.server.state().refused, 3);
+    reader.stop();
+}

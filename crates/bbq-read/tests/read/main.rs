@@ -1,0 +1,9 @@
+//! A reader on real files, with a store that tests hold in memory.
+
+#![expect(clippy::expect_used, reason = "a test fails by it")]
+
+mod basics;
+mod model;
+mod options;
+mod rotation;
+mod store;

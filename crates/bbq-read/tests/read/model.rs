@@ -1,0 +1,341 @@
+//! Writers, rotations and kills from a seed. If this fails, a line was lost, delivered twice or out of order in some course of events.
+//!
+//! `BBQ_READ_SEED=N` runs one seed, and `BBQ_READ_SEEDS=N` the first N.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bbq_read::{ReadSpec, Reader};
+use bbq_storage::forwarding::ForwardingStorage;
+use bbq_storage::{OpenMode, StorageFile};
+
+use crate::basics::append;
+use crate::store::{PACE, Random, Server};
+
+const SEEDS: u64 = 200;
+const STEPS: u64 = 60;
+const LOGS: u64 = 3;
+/// Passes that are enough for everything to be read.
+const PASSES_MAX: u32 = 3000;
+
+/// The disk of a process that can be killed: then nothing more is written.
+struct Killable(Arc<AtomicBool>);
+
+impl ForwardingStorage for Killable {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        if self.0.load(Ordering::Relaxed) {
+            return Err(io::Error::other("killed"));
+        }
+        bbq_storage::Storage::open(&bbq_storage::DiskStorage, path, mode)
+    }
+}
+
+/// A log that a program writes.
+#[derive(Default)]
+struct Log {
+    lines: u64,
+    rotations: u64,
+    /// Bytes of a line that were written without the rest.
+    half: Option<String>,
+    /// Whether the reader has had the time to see the present file.
+    is_seen: bool,
+}
+
+struct World {
+    seed: u64,
+    random: Random,
+    directory: PathBuf,
+    catalogs: PathBuf,
+    /// Whether rotated files match the pattern.
+    has_copies: bool,
+    logs: Vec<Log>,
+    expected: BTreeSet<String>,
+    server: Server,
+    reader: Option<(Reader, Arc<AtomicBool>)>,
+    now: Instant,
+    history: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64, root: &Path) -> World {
+        let mut random = Random(seed);
+        let directory = root.join("logs");
+        fs::create_dir(&directory).expect("a directory");
+        World {
+            seed,
+            has_copies: random.once_in(2),
+            random,
+            directory,
+            catalogs: root.join("readers"),
+            logs: (0..LOGS).map(|_| Log::default()).collect(),
+            expected: BTreeSet::new(),
+            server: Server::new(),
+            reader: None,
+            now: Instant::now(),
+            history: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, what: String) {
+        self.history.push(what);
+    }
+
+    fn path(&self, log: usize) -> PathBuf {
+        self.directory.join(format!("f{log}.log"))
+    }
+
+    fn rotated(&mut self, log: usize) -> PathBuf {
+        self.logs[log].rotations += 1;
+        self.directory.join(format!("f{log}.log.{}", self.logs[log].rotations))
+    }
+
+    fn write(&mut self, log: usize, path: &Path) {
+        let mut text = String::new();
+        for _ in 0..=self.random.below(5) {
+            let line = match self.logs[log].half.take() {
+                Some(line) => {
+                    text.push_str("end\n");
+                    line
+                }
+                None => {
+                    self.logs[log].lines += 1;
+                    let padding = "x".repeat(self.random.below(40) as usize);
+                    let line = format!("{log}:{}:{padding}:end", self.logs[log].lines);
+                    text.push_str(&line);
+                    text.push('\n');
+                    line
+                }
+            };
+            self.expected.insert(line);
+        }
+        append(path, &text);
+        self.note(format!("append to {}: {text:?}", path.display()));
+    }
+
+    /// Writes the beginning of a line.
+    fn write_half(&mut self, log: usize) {
+        if self.logs[log].half.is_none() {
+            self.logs[log].lines += 1;
+            let beginning = format!("{log}:{}::", self.logs[log].lines);
+            append(&self.path(log), &beginning);
+            self.logs[log].half = Some(format!("{beginning}end"));
+            self.note(format!("half a line to {log}"));
+        }
+    }
+
+    fn finish_line(&mut self, log: usize) {
+        if let Some(line) = self.logs[log].half.take() {
+            append(&self.path(log), "end\n");
+            self.expected.insert(line);
+        }
+    }
+
+    /// Whether a file can lose its name without a loss that nobody can prevent.
+    fn make_seen(&mut self, log: usize) {
+        if !self.has_copies && !self.logs[log].is_seen {
+            self.settle();
+        }
+    }
+
+    fn rename(&mut self, log: usize) {
+        self.finish_line(log);
+        self.make_seen(log);
+        let (from, to) = (self.path(log), self.rotated(log));
+        if fs::rename(&from, &to).is_err() {
+            return;
+        }
+        self.logs[log].is_seen = false;
+        self.note(format!("rename {log}"));
+        if self.reader.is_some() && self.random.once_in(2) {
+            // The program has not opened the new file yet.
+            self.write(log, &to);
+        }
+        if self.random.once_in(2) {
+            self.write(log, &from);
+        }
+    }
+
+    fn copytruncate(&mut self, log: usize) {
+        self.finish_line(log);
+        let path = self.path(log);
+        if !self.has_copies {
+            self.settle();
+        }
+        let to = self.rotated(log);
+        if fs::copy(&path, &to).is_err() {
+            return;
+        }
+        let file = fs::OpenOptions::new().write(true).truncate(true).open(&path);
+        drop(file.expect("a file"));
+        self.logs[log].is_seen = false;
+        self.note(format!("copytruncate {log}"));
+        if self.random.once_in(2) {
+            self.write(log, &path);
+        }
+    }
+
+    fn delete(&mut self, log: usize) {
+        self.finish_line(log);
+        self.settle();
+        let path = self.path(log);
+        if !path.exists() {
+            return;
+        }
+        self.write(log, &path);
+        // An idle file is closed, and opened as soon as it grows.
+        self.pass();
+        fs::remove_file(&path).expect("a file");
+        self.logs[log].is_seen = false;
+        self.note(format!("delete {log}"));
+        if self.random.once_in(2) {
+            // The new file gets the inode as soon as the reader leaves the old one.
+            self.write(log, &path);
+        }
+        self.settle();
+    }
+
+    fn compress(&mut self, log: usize) {
+        self.settle();
+        let Some(number) = (1..=self.logs[log].rotations)
+            .rev()
+            .find(|number| self.directory.join(format!("f{log}.log.{number}")).exists())
+        else {
+            return;
+        };
+        let from = self.directory.join(format!("f{log}.log.{number}"));
+        fs::write(from.with_extension(format!("{number}.gz")), [0x1f, 0x8b, 8, 0, 10]).expect("a file");
+        fs::remove_file(from).expect("a file");
+        self.note(format!("compress {log}"));
+    }
+
+    fn start(&mut self) {
+        if self.reader.is_some() {
+            return;
+        }
+        let pattern = if self.has_copies { "f*" } else { "f*.log" };
+        let spec = format!("file:{}/{pattern}?idle_close_seconds=1", self.directory.display());
+        let spec = ReadSpec::parse(&spec).expect("a SPEC");
+        let is_killed = Arc::new(AtomicBool::new(false));
+        let storage = Arc::new(Killable(Arc::clone(&is_killed)));
+        let reader = Reader::open_with(&spec, &self.catalogs, storage, PACE).expect("a reader");
+        self.reader = Some((reader, is_killed));
+        self.note("start".to_owned());
+    }
+
+    fn kill(&mut self) {
+        if let Some((reader, is_killed)) = self.reader.take() {
+            is_killed.store(true, Ordering::Relaxed);
+            drop(reader);
+            self.server.crash();
+            self.note("kill".to_owned());
+        }
+    }
+
+    fn pass(&mut self) {
+        let step = self.random.below(5);
+        self.now += Duration::from_millis(step);
+        if let Some((reader, _)) = &mut self.reader {
+            reader.unblock();
+            reader.pass(&mut self.server, self.now);
+        }
+    }
+
+    /// Lets the reader read everything.
+    fn settle(&mut self) {
+        self.start();
+        self.server.state().chance = None;
+        for _ in 0..PASSES_MAX {
+            self.pass();
+            let lines: BTreeSet<String> = self.server.lines().into_iter().collect();
+            if lines == self.expected && self.server.is_synced() {
+                // Held copies, files that were left, and streams without files have their time, too.
+                for _ in 0..60 {
+                    self.pass();
+                }
+                for log in 0..self.logs.len() {
+                    self.logs[log].is_seen = self.path(log).exists();
+                }
+                self.begin_chance();
+                self.note("settled".to_owned());
+                return;
+            }
+        }
+        let lines: BTreeSet<String> = self.server.lines().into_iter().collect();
+        let lost: Vec<&String> = self.expected.difference(&lines).collect();
+        let more: Vec<&String> = lines.difference(&self.expected).collect();
+        panic!("seed {}: lost {lost:?}, not written {more:?}\n{}", self.seed, self.history.join("\n"));
+    }
+
+    fn begin_chance(&mut self) {
+        let seed = self.random.below(u64::MAX);
+        self.server.state().chance = Some(Random(seed));
+    }
+
+    fn step(&mut self) {
+        let log = self.random.below(LOGS) as usize;
+        match self.random.below(40) {
+            0..15 => {
+                let path = self.path(log);
+                self.write(log, &path);
+            }
+            15 => self.write_half(log),
+            16..18 => self.rename(log),
+            18..20 => self.copytruncate(log),
+            20 => self.delete(log),
+            21 => self.compress(log),
+            22..24 => self.kill(),
+            24 => self.now += Duration::from_secs(2),
+            _ => self.start(),
+        }
+        for _ in 0..self.random.below(6) {
+            self.pass();
+        }
+    }
+
+    fn check(&self) {
+        let state = self.server.state();
+        let mut all = HashSet::new();
+        for stream in state.streams.values() {
+            let mut last: BTreeMap<String, u64> = BTreeMap::new();
+            for line in stream.batches.iter().flat_map(|(_, lines)| lines) {
+                let why = || format!("seed {}: {line:?}\n{}", self.seed, self.history.join("\n"));
+                assert!(all.insert(line.clone()), "twice: {}\n{:#?}", why(), state.streams);
+                let mut fields = line.split(':');
+                let log = fields.next().expect("the log").to_owned();
+                let number: u64 = fields.next().and_then(|number| number.parse().ok()).expect("a number");
+                assert!(last.insert(log, number).is_none_or(|last| last < number), "out of order: {}", why());
+            }
+        }
+    }
+}
+
+fn run(seed: u64) {
+    // Memory is faster, and its file system is another one.
+    let memory = tempfile::tempdir_in("/dev/shm").ok().filter(|_| !seed.is_multiple_of(8));
+    let root = memory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
+    let mut world = World::new(seed, root.path());
+    world.begin_chance();
+    for _ in 0..STEPS {
+        world.step();
+        world.check();
+    }
+    (0..LOGS as usize).for_each(|log| world.finish_line(log));
+    world.settle();
+    world.check();
+}
+
+#[test]
+fn each_line_is_delivered_exactly_once_whatever_happens() {
+    match std::env::var("BBQ_READ_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => run(seed),
+        None => {
+            let seeds = std::env::var("BBQ_READ_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+            (0..seeds.unwrap_or(SEEDS)).for_each(run);
+        }
+    }
+}

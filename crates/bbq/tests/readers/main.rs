@@ -1,0 +1,11 @@
+//! A server that reads files: each line once, and in order, whatever happens to files and server.
+
+mod files;
+mod full;
+mod json;
+mod killed;
+mod only;
+mod paused;
+mod refused;
+#[path = "../support/mod.rs"]
+mod support;
