@@ -82,7 +82,7 @@ impl Reader {
                 && file.file.is_some()
                 && file.in_hand == 0
                 && !matches!(file.phase, Phase::Left(_))
-                && (also_others || file.read >= file.size)
+                && (also_others || file.read >= file.size && !file.is_queued)
             {
                 file.close();
                 closed += 1;

@@ -64,6 +64,7 @@ impl Reader {
             Phase::Named | Phase::New
                 if file.file.is_some()
                     && file.in_hand == 0
+                    && !file.is_queued
                     && file.read == file.size
                     && now >= file.grown + self.spec.idle_close =>
             {

@@ -228,8 +228,14 @@ impl World {
     }
 
     fn kill(&mut self) {
-        if let Some((reader, is_killed)) = self.reader.take() {
+        if let Some((_, is_killed)) = &self.reader {
+            // What was handed over may become durable when the catalog cannot be written any more.
             is_killed.store(true, Ordering::Relaxed);
+            for _ in 0..self.random.below(3) {
+                self.pass();
+            }
+        }
+        if let Some((reader, _)) = self.reader.take() {
             drop(reader);
             self.server.crash();
             self.note("kill".to_owned());

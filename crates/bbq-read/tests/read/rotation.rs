@@ -3,10 +3,12 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use bbq_read::LossReason;
+use bbq_read::{LossReason, Pace};
 
 use crate::basics::Place;
+use crate::store::PACE;
 
 /// Copies a file and truncates it, as logrotate's copytruncate does.
 fn copytruncate(place: &Place, from: &str, to: &str) {
@@ -69,6 +71,27 @@ fn a_copy_that_matches_is_not_read_again() {
     let reader = place.start("a*");
     place.append("a.log", "5\n");
     place.server.wait_for(&["1", "2", "3", "4", "5"]);
+    reader.stop();
+}
+
+#[test]
+fn a_copy_that_lacks_the_last_lines_is_not_read_again() {
+    let place = Place::new();
+    place.append("a.log", "1\n2\n");
+    let pace = Pace { copy_wait: Duration::from_secs(3600), ..PACE };
+    let reader = place.start_with("a*", pace);
+    place.server.wait_for(&["1", "2"]);
+    fs::copy(place.path("a.log"), place.path("a.log.1")).expect("a copy");
+    place.append("a.log", "3\n");
+    place.server.wait_for(&["1", "2", "3"]);
+    OpenOptions::new().write(true).truncate(true).open(place.path("a.log")).expect("a file");
+    place.append("a.log", "4\n");
+    place.append("a.log.1", "5\n");
+    place.server.wait_for(&["1", "2", "3", "4", "5"]);
+    reader.stop();
+    let reader = place.start("a*");
+    place.append("a.log", "6\n");
+    place.server.wait_for(&["1", "2", "3", "4", "5", "6"]);
     reader.stop();
 }
 
