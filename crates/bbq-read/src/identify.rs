@@ -39,7 +39,7 @@ impl Reader {
         if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
             self.close_idle(OPEN_FILES_MAX / 8, true);
         }
-        let Some((handle, path)) = open_known(&path, key)? else {
+        let Some(handle) = open_known(&path, key)? else {
             self.gone(index);
             return Ok(false);
         };
@@ -48,7 +48,6 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return Ok(false) };
         file.fields =
             if self.spec.is_containers { fields::of_container(&path) } else { fields::of_file(&path) };
-        file.path = path;
         file.file = Some(handle);
         self.open += 1;
         if !is_same {

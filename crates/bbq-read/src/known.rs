@@ -1,7 +1,6 @@
 //! Streams without a file that is open: entries of the catalog whose file has not been found yet, and files that were left.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use bbq_wire::StreamId;
 
@@ -42,16 +41,6 @@ impl Known {
             entries.retain(|entry| entry.stream != stream);
             !entries.is_empty()
         });
-    }
-
-    /// Notes the name that a file has now. Returns whether it is another one.
-    pub(crate) fn set_path(&mut self, stream: StreamId, path: &Path) -> bool {
-        let entry = self.entries.values_mut().flatten().find(|entry| entry.stream == stream);
-        entry.is_some_and(|entry| {
-            let is_new = entry.path != path;
-            path.clone_into(&mut entry.path);
-            is_new
-        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

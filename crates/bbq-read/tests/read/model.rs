@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bbq_read::{ReadSpec, Reader};
+use bbq_read::{Pace, ReadSpec, Reader};
 use bbq_storage::forwarding::ForwardingStorage;
 use bbq_storage::{OpenMode, StorageFile};
 
@@ -58,6 +58,7 @@ struct World {
     server: Server,
     reader: Option<(Reader, Arc<AtomicBool>)>,
     now: Instant,
+    pace: Pace,
     history: Vec<String>,
 }
 
@@ -77,6 +78,7 @@ impl World {
             server: Server::new(),
             reader: None,
             now: Instant::now(),
+            pace: PACE,
             history: Vec::new(),
         }
     }
@@ -145,6 +147,9 @@ impl World {
     fn rename(&mut self, log: usize) {
         self.finish_line(log);
         self.make_seen(log);
+        if !self.has_copies && !self.logs[log].is_seen {
+            return;
+        }
         let (from, to) = (self.path(log), self.rotated(log));
         if fs::rename(&from, &to).is_err() {
             return;
@@ -222,7 +227,7 @@ impl World {
         let spec = ReadSpec::parse(&spec).expect("a SPEC");
         let is_killed = Arc::new(AtomicBool::new(false));
         let storage = Arc::new(Killable(Arc::clone(&is_killed)));
-        let reader = Reader::open_with(&spec, &self.catalogs, storage, PACE).expect("a reader");
+        let reader = Reader::open_with(&spec, &self.catalogs, storage, self.pace).expect("a reader");
         self.reader = Some((reader, is_killed));
         self.note("start".to_owned());
     }
@@ -264,7 +269,8 @@ impl World {
                     self.pass();
                 }
                 for log in 0..self.logs.len() {
-                    self.logs[log].is_seen = self.path(log).exists();
+                    // An empty file has no stream yet.
+                    self.logs[log].is_seen = fs::metadata(self.path(log)).is_ok_and(|file| file.len() > 0);
                 }
                 self.begin_chance();
                 self.note("settled".to_owned());
@@ -333,6 +339,56 @@ fn run(seed: u64) {
     (0..LOGS as usize).for_each(|log| world.finish_line(log));
     world.settle();
     world.check();
+}
+
+/// Otherwise the last lines of a pod are lost when its file is deleted while a lane is full.
+#[test]
+fn a_file_is_opened_when_it_comes_also_when_the_server_has_no_room() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(1, root.path());
+    world.pace.poll = Duration::from_secs(3600);
+    world.server.state().refuse = u32::MAX;
+    let pass = |world: &mut World| {
+        world.now += Duration::from_secs(1);
+        let (reader, _) = world.reader.as_mut().expect("a reader");
+        reader.pass(&mut world.server, world.now);
+    };
+    world.start();
+    let (first, second) = (world.path(0), world.path(1));
+    world.write(0, &first);
+    (0..5).for_each(|_| pass(&mut world));
+    world.write(1, &second);
+    pass(&mut world);
+    fs::remove_file(second).expect("a file");
+    pass(&mut world);
+    assert!(world.server.lines().is_empty());
+    world.server.state().refuse = 0;
+    world.settle();
+}
+
+/// Otherwise a kill between the two would leave records of a stream that no file is found to be.
+#[test]
+fn nothing_is_handed_over_before_the_catalog_has_the_file() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(1, root.path());
+    world.start();
+    let path = world.path(0);
+    world.write(0, &path);
+    let (_, is_broken) = world.reader.as_ref().expect("a reader");
+    let is_broken = Arc::clone(is_broken);
+    is_broken.store(true, Ordering::Relaxed);
+    for _ in 0..100 {
+        world.pass();
+    }
+    assert!(world.server.lines().is_empty());
+    let view = world.reader.as_ref().expect("a reader").0.view();
+    assert!(view.problem().is_some_and(|problem| problem.contains("cannot write the catalog")));
+    is_broken.store(false, Ordering::Relaxed);
+    world.settle();
+    for _ in 0..10 {
+        world.pass();
+    }
+    assert_eq!(view.problem(), None);
 }
 
 #[test]

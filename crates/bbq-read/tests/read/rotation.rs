@@ -85,6 +85,7 @@ fn a_copy_that_lacks_the_last_lines_is_not_read_again() {
     let reader = place.start_with("a*", pace);
     place.server.wait_for(&[long, "2"]);
     fs::copy(place.path("a.log"), place.path("a.log.1")).expect("a copy");
+    place.server.wait("the copy is found", |_| reader.view.files.load(Ordering::Relaxed) == 2);
     place.append("a.log", "3\n");
     place.server.wait_for(&[long, "2", "3"]);
     OpenOptions::new().write(true).truncate(true).open(place.path("a.log")).expect("a file");
@@ -133,21 +134,18 @@ fn the_hole_that_a_program_leaves_behind_a_truncation_is_no_line() {
 }
 
 #[test]
-fn the_last_lines_of_a_deleted_file_are_read_when_the_server_has_room_again() {
+fn a_file_that_is_deleted_while_no_reader_runs_is_forgotten() {
     let place = Place::new();
-    place.append("other.log", "0\n");
-    place.server.state().refuse = u32::MAX;
+    place.append("a.log", "1\n");
+    place.append("b.log", "2\n");
     let reader = place.start("*.log");
-    place.server.wait("the lane is full", |state| state.refused > 0);
-    let open = || reader.view.open.load(Ordering::Relaxed);
-    place.append("pod.log", "1\nlast\n");
-    place.server.wait("the file is open", |_| open() == 2);
-    place.remove("pod.log");
-    place.server.wait("the deletion is seen", |_| reader.view.rotations.load(Ordering::Relaxed) == 1);
-    place.server.state().refuse = 0;
-    place.server.wake();
-    place.server.wait_for(&["0", "1", "last"]);
+    place.server.wait_for(&["1", "2"]);
     reader.stop();
+    place.remove("a.log");
+    let reader = place.start("*.log");
+    place.server.wait("one is forgotten", |state| state.forgotten.len() == 1);
+    reader.stop();
+    assert_eq!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).len(), 1);
 }
 
 #[test]
