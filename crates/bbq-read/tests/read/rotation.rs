@@ -174,6 +174,21 @@ fn a_file_that_is_renamed_within_the_pattern_is_the_same_file() {
 }
 
 #[test]
+fn a_file_that_was_left_is_not_read_again_when_its_name_matches_again() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    place.append("b.log", "2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    place.rename("a.log", "old");
+    place.server.wait("it is left", |_| reader.view.files.load(Ordering::Relaxed) == 1);
+    place.rename("old", "c.log");
+    place.append("c.log", "3\n");
+    place.server.wait_for(&["1", "2", "3"]);
+    reader.stop();
+}
+
+#[test]
 fn a_compressed_file_is_not_read() {
     let place = Place::new();
     place.append("a.log", "1\n");
