@@ -61,10 +61,12 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return };
         let is_wanted =
             matches!(file.phase, Phase::New | Phase::Held(_) | Phase::Named) && file.retry.is_none();
-        if file.file.is_some()
-            || !is_wanted
-            || self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false)
-        {
+        if file.file.is_some() || !is_wanted || self.all_busy_at == Some(now) {
+            return;
+        }
+        if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
+            // The next of many new files does not look for one again.
+            self.all_busy_at = Some(now);
             return;
         }
         if let Err(error) = self.open_file(index, now) {

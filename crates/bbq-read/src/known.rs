@@ -47,3 +47,37 @@ impl Known {
         self.entries.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::identity::Prefix;
+
+    fn entry(device: u64, birth_ns: u64, stream: u8) -> Entry {
+        let key = FileKey { device, inode: 7, birth_ns };
+        Entry {
+            stream: StreamId([stream; 16]),
+            key,
+            prefix: Prefix::of(b"a"),
+            start: 0,
+            path: PathBuf::new(),
+        }
+    }
+
+    fn taken(entries: &[Entry], device: u64, birth_ns: u64) -> Vec<u8> {
+        let mut known = Known::default();
+        entries.iter().cloned().for_each(|entry| known.add(entry));
+        known.take(FileKey { device, inode: 7, birth_ns }).iter().map(|entry| entry.stream.0[0]).collect()
+    }
+
+    #[test]
+    fn a_device_may_get_another_number_if_the_birth_time_says_that_it_is_the_file() {
+        assert_eq!(taken(&[entry(1, 5, 1), entry(2, 5, 2)], 1, 5), [1]);
+        assert_eq!(taken(&[entry(1, 5, 1)], 3, 5), [1]);
+        assert_eq!(taken(&[entry(1, 5, 1)], 1, 6), []);
+        assert_eq!(taken(&[entry(1, 0, 1)], 1, 0), [1]);
+        assert_eq!(taken(&[entry(1, 0, 1)], 3, 0), []);
+    }
+}

@@ -54,6 +54,8 @@ pub struct Reader {
     /// Whether the store takes nothing until it is ready.
     pub(crate) is_blocked: bool,
     pub(crate) open: usize,
+    /// The pass in which no open file could be closed.
+    pub(crate) all_busy_at: Option<Instant>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) scan: ScanState,
     pub(crate) problems: Problems,
@@ -148,6 +150,7 @@ impl Reader {
             in_hand: 0,
             is_blocked: false,
             open: 0,
+            all_busy_at: None,
             buffer: Vec::new(),
             scan: ScanState {
                 number: 0,

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::catalog::{Entry, EntryView};
 use crate::identify::entry_of;
+use crate::identity::Look;
 use crate::opening::name_of;
 use crate::reader::{Problems, Reader};
 use crate::store::Store;
@@ -116,7 +117,10 @@ impl Reader {
         if !file.is_settled() {
             return;
         }
-        match name_of(&file.path, file.key) {
+        let is_deleted =
+            file.file.as_ref().is_some_and(|handle| Look::at_file(handle).is_ok_and(|look| look.links == 0));
+        let name = if is_deleted { None } else { name_of(&file.path, file.key) };
+        match name {
             _ if !file.has_stream() => {}
             // It can come back under a name that matches, and must not be read again then.
             Some(_) => {
