@@ -76,8 +76,8 @@ mod tests {
     fn a_device_may_get_another_number_if_the_birth_time_says_that_it_is_the_file() {
         assert_eq!(taken(&[entry(1, 5, 1), entry(2, 5, 2)], 1, 5), [1]);
         assert_eq!(taken(&[entry(1, 5, 1)], 3, 5), [1]);
-        assert_eq!(taken(&[entry(1, 5, 1)], 1, 6), []);
+        assert_eq!(taken(&[entry(1, 5, 1)], 1, 6), [0; 0]);
         assert_eq!(taken(&[entry(1, 0, 1)], 1, 0), [1]);
-        assert_eq!(taken(&[entry(1, 0, 1)], 3, 0), []);
+        assert_eq!(taken(&[entry(1, 0, 1)], 3, 0), [0; 0]);
     }
 }

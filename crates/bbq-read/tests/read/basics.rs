@@ -75,6 +75,21 @@ fn lines_of_all_files_that_match_are_read_and_new_ones_follow() {
 }
 
 #[test]
+fn only_whole_lines_count_as_unread() {
+    let place = Place::new();
+    place.append("a.log", "1\nhalf");
+    place.server.state().is_manual = true;
+    let reader = place.start("*.log");
+    let behind = || reader.view.bytes_behind.load(Ordering::Relaxed);
+    let since = || reader.view.oldest_unread_second.load(Ordering::Relaxed);
+    place.server.wait("nothing is on disk", |_| behind() == 6 && since() > 0);
+    place.server.state().is_manual = false;
+    place.server.wake();
+    place.server.wait("the whole line is", |_| behind() == 0 && since() == 0);
+    reader.stop();
+}
+
+#[test]
 fn a_later_start_goes_on_behind_the_last_durable_line() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
