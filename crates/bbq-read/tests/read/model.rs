@@ -53,6 +53,8 @@ struct World {
     catalogs: PathBuf,
     /// Whether rotated files match the pattern.
     has_copies: bool,
+    /// The end of each record: with a line feed in it, a record is an event of two lines.
+    end: &'static str,
     logs: Vec<Log>,
     expected: BTreeSet<String>,
     server: Server,
@@ -70,6 +72,7 @@ impl World {
         World {
             seed,
             has_copies: random.once_in(2),
+            end: if random.once_in(3) { "\n+end" } else { "end" },
             random,
             directory,
             catalogs: root.join("readers"),
@@ -101,13 +104,13 @@ impl World {
         for _ in 0..=self.random.below(5) {
             let line = match self.logs[log].half.take() {
                 Some(line) => {
-                    text.push_str("end\n");
+                    text.push_str(&format!("{}\n", self.end));
                     line
                 }
                 None => {
                     self.logs[log].lines += 1;
                     let padding = "x".repeat(self.random.below(40) as usize);
-                    let line = format!("{log}:{}:{padding}:end", self.logs[log].lines);
+                    let line = format!("{log}:{}:{padding}:{}", self.logs[log].lines, self.end);
                     text.push_str(&line);
                     text.push('\n');
                     line
@@ -125,14 +128,14 @@ impl World {
             self.logs[log].lines += 1;
             let beginning = format!("{log}:{}::", self.logs[log].lines);
             append(&self.path(log), &beginning);
-            self.logs[log].half = Some(format!("{beginning}end"));
+            self.logs[log].half = Some(format!("{beginning}{}", self.end));
             self.note(format!("half a line to {log}"));
         }
     }
 
     fn finish_line(&mut self, log: usize) {
         if let Some(line) = self.logs[log].half.take() {
-            append(&self.path(log), "end\n");
+            append(&self.path(log), &format!("{}\n", self.end));
             self.expected.insert(line);
         }
     }
@@ -223,7 +226,8 @@ impl World {
             return;
         }
         let pattern = if self.has_copies { "f*" } else { "f*.log" };
-        let spec = format!("file:{}/{pattern}?idle_close_seconds=1", self.directory.display());
+        let rule = if self.end.starts_with('\n') { "&multiline=continue:^[+]" } else { "" };
+        let spec = format!("file:{}/{pattern}?idle_close_seconds=1{rule}", self.directory.display());
         let spec = ReadSpec::parse(&spec).expect("a SPEC");
         let is_killed = Arc::new(AtomicBool::new(false));
         let storage = Arc::new(Killable(Arc::clone(&is_killed)));
@@ -259,6 +263,10 @@ impl World {
     /// Lets the reader read everything.
     fn settle(&mut self) {
         self.start();
+        if self.end.starts_with('\n') {
+            // The beginning of a line may belong to the event before it.
+            (0..self.logs.len()).for_each(|log| self.finish_line(log));
+        }
         self.server.state().chance = None;
         for _ in 0..PASSES_MAX {
             self.pass();
