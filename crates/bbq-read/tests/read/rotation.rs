@@ -10,6 +10,9 @@ use bbq_read::{LossReason, Pace};
 use crate::basics::Place;
 use crate::store::PACE;
 
+/// Waits for the truncation of a file that was copied, however long the test takes to do it.
+const PATIENT: Pace = Pace { copy_wait: Duration::from_secs(3600), ..PACE };
+
 /// Copies a file and truncates it, as logrotate's copytruncate does.
 fn copytruncate(place: &Place, from: &str, to: &str) {
     fs::copy(place.path(from), place.path(to)).expect("a copy");
@@ -59,7 +62,7 @@ fn a_file_that_is_written_anew_with_the_same_size_is_another_one() {
 fn a_copy_that_matches_is_not_read_again() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2"]);
     copytruncate(&place, "a.log", "a.log.1");
     place.append("a.log", "3\n");
@@ -68,7 +71,7 @@ fn a_copy_that_matches_is_not_read_again() {
     place.append("a.log.1", "4\n");
     place.server.wait_for(&["1", "2", "3", "4"]);
     reader.stop();
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.append("a.log", "5\n");
     place.server.wait_for(&["1", "2", "3", "4", "5"]);
     reader.stop();
@@ -81,8 +84,7 @@ fn a_copy_that_lacks_the_last_lines_is_not_read_again() {
     let long = "1".repeat(2000);
     let long = long.as_str();
     place.append("a.log", &format!("{long}\n2\n"));
-    let pace = Pace { copy_wait: Duration::from_secs(3600), ..PACE };
-    let reader = place.start_with("a*", pace);
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&[long, "2"]);
     fs::copy(place.path("a.log"), place.path("a.log.1")).expect("a copy");
     place.server.wait("the copy is found", |_| reader.view.files.load(Ordering::Relaxed) == 2);
@@ -105,13 +107,13 @@ fn a_copy_that_lacks_the_last_lines_is_not_read_again() {
 fn the_rest_of_a_truncated_file_is_read_in_its_copy() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2"]);
     reader.stop();
     place.append("a.log", "3\n4\n");
     copytruncate(&place, "a.log", "a.log.1");
     place.append("a.log", "5\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2", "3", "4", "5"]);
     reader.stop();
 }
