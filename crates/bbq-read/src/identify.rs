@@ -10,7 +10,6 @@ use bbq_wire::StreamId;
 use crate::catalog::Entry;
 use crate::fields;
 use crate::identity::{Look, Prefix, beginning_of};
-use crate::limits::OPEN_FILES_MAX;
 use crate::opening::open_known;
 use crate::orphans::Orphan;
 use crate::reader::Reader;
@@ -36,8 +35,8 @@ impl Reader {
             return Ok(true);
         }
         let (path, key, prefix) = (file.path.clone(), file.key, file.prefix);
-        if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
-            self.close_idle(OPEN_FILES_MAX / 8, true);
+        if self.open >= self.open_max && !self.close_idle(self.open_max / 8, false) {
+            self.close_idle(self.open_max / 8, true);
         }
         let Some(handle) = open_known(&path, key)? else {
             self.gone(index);
@@ -64,7 +63,7 @@ impl Reader {
         if file.file.is_some() || !is_wanted || self.all_busy_at == Some(now) {
             return;
         }
-        if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
+        if self.open >= self.open_max && !self.close_idle(self.open_max / 8, false) {
             // The next of many new files does not look for one again.
             self.all_busy_at = Some(now);
             return;

@@ -49,7 +49,8 @@ impl Reader {
                 self.files.enqueue(index);
             }
         } else if is_deleted(entry) {
-            tracing::info!("{} is gone; what was read of it stays", entry.path.display());
+            let position = store.position(entry.stream);
+            tracing::info!("{} is gone; it was read up to byte {position}", entry.path.display());
             self.known.remove(entry.stream);
             store.forget(entry.stream);
             self.is_stale = true;

@@ -49,6 +49,12 @@ impl Place {
         Running::start_with(&spec, &self.catalogs(), &self.server, pace)
     }
 
+    /// Bytes of all files.
+    fn bytes(&self) -> u64 {
+        let files = fs::read_dir(self.path("")).expect("a directory");
+        files.map(|file| file.expect("a file").metadata().expect("a file").len()).sum()
+    }
+
     pub(crate) fn catalogs(&self) -> std::path::PathBuf {
         self.root.path().join("readers")
     }
@@ -71,6 +77,34 @@ fn lines_of_all_files_that_match_are_read_and_new_ones_follow() {
     place.append("b.log", " goes on\n");
     place.append("new.log", "n1\n");
     place.server.wait_for(&["a1", "a2", "a3", "", "b2 goes on", "n1"]);
+    reader.stop();
+}
+
+#[test]
+fn more_files_than_can_be_open_take_turns() {
+    const FILES: usize = 1200;
+    let place = Place::new();
+    let write = |text: &str| {
+        (0..FILES).for_each(|number| place.append(&format!("{number}.log"), &format!("{number} {text}\n")));
+    };
+    write("first");
+    let reader = place.start("*.log");
+    let has = |rounds: usize| {
+        place.server.wait("all files are read", |state| {
+            let batches = state.streams.values().map(|stream| stream.durable);
+            state.streams.len() == FILES && batches.sum::<u64>() == place.bytes()
+        });
+        let mut lines = place.server.lines();
+        lines.sort();
+        lines.dedup();
+        assert_eq!(lines.len(), FILES * rounds);
+        place
+            .server
+            .wait("some are closed", |_| (1..=1024).contains(&reader.view.open.load(Ordering::Relaxed)));
+    };
+    has(1);
+    write("second");
+    has(2);
     reader.stop();
 }
 
