@@ -187,17 +187,33 @@ mod tests {
         Rules { format, multiline, line_bytes_max: 100, is_end: false, is_quiet: false, is_forced: false }
     }
 
+    fn details(text: &str, rules: &Rules<'_>) -> Vec<Detail> {
+        let mut batch = BatchBuilder::new();
+        events(text.as_bytes(), rules, &mut batch);
+        let bytes = batch.finish(&IDENTITY).unwrap_or_default().to_vec();
+        Batch::verify(&bytes, BatchLimits::FORMAT, &mut Vec::new()).unwrap().details().collect()
+    }
+
+    const IDENTITY: BatchIdentity = BatchIdentity {
+        stream: StreamId([1; 16]),
+        first_sequence: 1,
+        base_time_ns: 0,
+        source: SourceKind::Lines,
+        compression: Compression::None,
+    };
+
+    #[test]
+    fn each_event_has_the_time_and_output_of_its_first_line() {
+        let rules = rules(Format::Cri, None);
+        let text = "1970-01-01T00:00:00.000000001Z stdout P a\n1970-01-01T00:00:00.000000002Z stdout F b\nno line of the runtime\n";
+        let first = Detail { time_ns: 1, output: Output::Stdout };
+        assert_eq!(details(text, &rules), [first, Detail::default()]);
+    }
+
     fn cut(text: &str, rules: &Rules<'_>) -> (usize, Vec<String>) {
         let mut batch = BatchBuilder::new();
         let cut = events(text.as_bytes(), rules, &mut batch);
-        let identity = BatchIdentity {
-            stream: StreamId([1; 16]),
-            first_sequence: 1,
-            base_time_ns: 0,
-            source: SourceKind::Lines,
-            compression: Compression::None,
-        };
-        let bytes = batch.finish(&identity).unwrap_or_default().to_vec();
+        let bytes = batch.finish(&IDENTITY).unwrap_or_default().to_vec();
         let mut scratch = Vec::new();
         let records = match Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch) {
             Ok(batch) => batch.records().map(|record| String::from_utf8_lossy(record).into_owned()).collect(),

@@ -11,7 +11,8 @@ use crate::watch::FileIndex;
 /// Files by index, identity and stream. An index is used again when its file is removed.
 #[derive(Default)]
 pub(crate) struct Files {
-    slots: Vec<Option<Tracked>>,
+    /// Boxed, as a list that grows has up to twice the room.
+    slots: Vec<Option<Box<Tracked>>>,
     free: Vec<FileIndex>,
     by_key: HashMap<FileKey, FileIndex>,
     by_stream: HashMap<StreamId, FileIndex>,
@@ -24,11 +25,11 @@ impl Files {
     }
 
     pub(crate) fn get(&mut self, index: FileIndex) -> Option<&mut Tracked> {
-        self.slots.get_mut(index)?.as_mut()
+        self.slots.get_mut(index)?.as_deref_mut()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FileIndex, &Tracked)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+        self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_deref()?)))
     }
 
     pub(crate) fn indices(&self) -> Vec<FileIndex> {
@@ -46,9 +47,10 @@ impl Files {
     pub(crate) fn add(&mut self, file: Tracked) -> FileIndex {
         let key = file.key;
         let index = self.free.pop().unwrap_or(self.slots.len());
+        let file = Some(Box::new(file));
         match self.slots.get_mut(index) {
-            Some(slot) => *slot = Some(file),
-            None => self.slots.push(Some(file)),
+            Some(slot) => *slot = file,
+            None => self.slots.push(file),
         }
         self.by_key.insert(key, index);
         index
@@ -64,7 +66,7 @@ impl Files {
         self.by_stream.remove(&stream);
     }
 
-    pub(crate) fn remove(&mut self, index: FileIndex) -> Option<Tracked> {
+    pub(crate) fn remove(&mut self, index: FileIndex) -> Option<Box<Tracked>> {
         let file = self.slots.get_mut(index)?.take()?;
         self.free.push(index);
         if self.by_key.get(&file.key) == Some(&index) {

@@ -10,7 +10,6 @@ use bbq_wire::StreamId;
 use crate::catalog::Entry;
 use crate::fields;
 use crate::identity::{Look, Prefix, beginning_of};
-use crate::limits::OPEN_FILES_MAX;
 use crate::opening::open_known;
 use crate::orphans::Orphan;
 use crate::reader::Reader;
@@ -36,10 +35,10 @@ impl Reader {
             return Ok(true);
         }
         let (path, key, prefix) = (file.path.clone(), file.key, file.prefix);
-        if self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false) {
-            self.close_idle(OPEN_FILES_MAX / 8, true);
+        if self.open >= self.open_max && !self.close_idle(self.open_max / 8, false) {
+            self.close_idle(self.open_max / 8, true);
         }
-        let Some((handle, path)) = open_known(&path, key)? else {
+        let Some(handle) = open_known(&path, key)? else {
             self.gone(index);
             return Ok(false);
         };
@@ -48,7 +47,6 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return Ok(false) };
         file.fields =
             if self.spec.is_containers { fields::of_container(&path) } else { fields::of_file(&path) };
-        file.path = path;
         file.file = Some(handle);
         self.open += 1;
         if !is_same {
@@ -62,10 +60,12 @@ impl Reader {
         let Some(file) = self.files.get(index) else { return };
         let is_wanted =
             matches!(file.phase, Phase::New | Phase::Held(_) | Phase::Named) && file.retry.is_none();
-        if file.file.is_some()
-            || !is_wanted
-            || self.open >= OPEN_FILES_MAX && !self.close_idle(OPEN_FILES_MAX / 8, false)
-        {
+        if file.file.is_some() || !is_wanted || self.all_busy_at == Some(now) {
+            return;
+        }
+        if self.open >= self.open_max && !self.close_idle(self.open_max / 8, false) {
+            // The next of many new files does not look for one again.
+            self.all_busy_at = Some(now);
             return;
         }
         if let Err(error) = self.open_file(index, now) {
@@ -82,7 +82,7 @@ impl Reader {
                 && file.file.is_some()
                 && file.in_hand == 0
                 && !matches!(file.phase, Phase::Left(_))
-                && (also_others || file.read >= file.size)
+                && (also_others || file.read >= file.size && !file.is_queued)
             {
                 file.close();
                 closed += 1;

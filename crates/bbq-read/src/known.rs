@@ -1,7 +1,6 @@
 //! Streams without a file that is open: entries of the catalog whose file has not been found yet, and files that were left.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use bbq_wire::StreamId;
 
@@ -44,17 +43,41 @@ impl Known {
         });
     }
 
-    /// Notes the name that a file has now. Returns whether it is another one.
-    pub(crate) fn set_path(&mut self, stream: StreamId, path: &Path) -> bool {
-        let entry = self.entries.values_mut().flatten().find(|entry| entry.stream == stream);
-        entry.is_some_and(|entry| {
-            let is_new = entry.path != path;
-            path.clone_into(&mut entry.path);
-            is_new
-        })
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::identity::Prefix;
+
+    fn entry(device: u64, birth_ns: u64, stream: u8) -> Entry {
+        let key = FileKey { device, inode: 7, birth_ns };
+        Entry {
+            stream: StreamId([stream; 16]),
+            key,
+            prefix: Prefix::of(b"a"),
+            start: 0,
+            path: PathBuf::new(),
+        }
+    }
+
+    fn taken(entries: &[Entry], device: u64, birth_ns: u64) -> Vec<u8> {
+        let mut known = Known::default();
+        entries.iter().cloned().for_each(|entry| known.add(entry));
+        known.take(FileKey { device, inode: 7, birth_ns }).iter().map(|entry| entry.stream.0[0]).collect()
+    }
+
+    #[test]
+    fn a_device_may_get_another_number_if_the_birth_time_says_that_it_is_the_file() {
+        assert_eq!(taken(&[entry(1, 5, 1), entry(2, 5, 2)], 1, 5), [1]);
+        assert_eq!(taken(&[entry(1, 5, 1)], 3, 5), [1]);
+        assert_eq!(taken(&[entry(1, 5, 1)], 1, 6), [0; 0]);
+        assert_eq!(taken(&[entry(1, 0, 1)], 1, 0), [1]);
+        assert_eq!(taken(&[entry(1, 0, 1)], 3, 0), [0; 0]);
     }
 }

@@ -1,11 +1,13 @@
 //! Files of the catalog that no scan has found: they were renamed or deleted while no reader ran, or were left before.
 
+use std::collections::HashMap;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::catalog::Entry;
 use crate::identity::Look;
-use crate::opening::name_of;
+use crate::opening::directories_of;
 use crate::reader::Reader;
 use crate::store::Store;
 use crate::tracked::Tracked;
@@ -13,50 +15,66 @@ use crate::tracked::Tracked;
 /// Entries that are looked at in one go: each costs some system calls.
 const ENTRIES_MAX: usize = 10_000;
 
+/// Scans without an event between two looks.
+const SCANS: u32 = 60;
+
+/// Names by inode, of the directories that were listed.
+type Names = HashMap<PathBuf, HashMap<u64, PathBuf>>;
+
 impl Reader {
-    /// Reads the rest of files that have grown since, and forgets those that are gone. Files that scans have found come first, as they
-    /// may be these.
+    /// Reads the rest of files that were renamed before it was read, and forgets files that are gone. Files that scans have found come
+    /// first, as they may be these.
     pub(crate) fn look_after_known(&mut self, now: Instant, store: &mut impl Store) {
         if self.known.is_empty() || self.files.iter().any(|(_, file)| file.is_undecided()) {
             return;
         }
-        self.scan.next_known = now + self.pace.rescan;
+        self.scan.next_known = now + self.pace.rescan * SCANS;
         let entries: Vec<Entry> = self.known.iter().take(ENTRIES_MAX).cloned().collect();
+        let mut names = Names::new();
         for entry in entries {
             if self.files.of_key(entry.key).is_none() {
-                self.look_after_entry(&entry, now, store);
+                self.look_after_entry(&entry, &mut names, now, store);
             }
         }
     }
 
-    fn look_after_entry(&mut self, entry: &Entry, now: Instant, store: &mut impl Store) {
-        let Some((path, look)) = find(entry) else {
-            if is_deleted(entry) {
-                tracing::info!("{} is gone; what was read of it stays", entry.path.display());
-                self.known.remove(entry.stream);
-                store.forget(entry.stream);
-                self.is_stale = true;
-            }
+    fn look_after_entry(&mut self, entry: &Entry, names: &mut Names, now: Instant, store: &mut impl Store) {
+        // It has the name that it was read by, so the pattern has changed, and nothing more of it is wanted.
+        if Look::at_path(&entry.path).is_ok_and(|look| is_it(entry, &look)) {
             return;
-        };
-        self.is_stale |= self.known.set_path(entry.stream, &path);
-        let position = store.position(entry.stream).max(entry.start);
-        if look.size > position {
-            let index = self.files.add(Tracked::new(path, &look, now));
-            self.files.enqueue(index);
+        }
+        if let Some(look) = find_renamed(entry, names) {
+            if look.size > store.position(entry.stream).max(entry.start) {
+                let index = self.files.add(Tracked::new(entry.path.clone(), &look, now));
+                self.files.enqueue(index);
+            }
+        } else if is_deleted(entry) {
+            let position = store.position(entry.stream);
+            tracing::info!("{} is gone; it was read up to byte {position}", entry.path.display());
+            self.known.remove(entry.stream);
+            store.forget(entry.stream);
+            self.is_stale = true;
         }
     }
 }
 
-/// The file of an entry, where it is now.
-fn find(entry: &Entry) -> Option<(PathBuf, Look)> {
-    let is_it = |look: &Look| look.key.inode == entry.key.inode && look.key.birth_ns == entry.key.birth_ns;
-    if let Some(look) = Look::at_path(&entry.path).ok().filter(is_it) {
-        return Some((entry.path.clone(), look));
-    }
-    let path = name_of(&entry.path, entry.key)?;
-    let look = Look::at_path(&path).ok().filter(is_it)?;
-    Some((path, look))
+/// The device is not compared, as its number can change with a restart of the machine.
+fn is_it(entry: &Entry, look: &Look) -> bool {
+    (look.key.inode, look.key.birth_ns) == (entry.key.inode, entry.key.birth_ns)
+}
+
+/// The file of an entry, under another name.
+fn find_renamed(entry: &Entry, names: &mut Names) -> Option<Look> {
+    directories_of(&entry.path).into_iter().find_map(|directory| {
+        let names = names.entry(directory).or_insert_with_key(|directory| list(directory));
+        let look = Look::at_path(names.get(&entry.key.inode)?).ok()?;
+        is_it(entry, &look).then_some(look)
+    })
+}
+
+fn list(directory: &Path) -> HashMap<u64, PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|entry| (entry.ino(), entry.path())).collect()
 }
 
 /// Whether the file is gone, and not only its file system.

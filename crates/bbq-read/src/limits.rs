@@ -14,8 +14,18 @@ pub(crate) const TURN_RECORDS_MAX: u32 = 64 * 1024;
 /// a reader.
 pub(crate) const IN_HAND_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Files that are open at a time, so that the descriptors of listeners and lanes suffice. More files take turns.
-pub(crate) const OPEN_FILES_MAX: usize = 1024;
+/// Files that are open at a time. More files take turns.
+const OPEN_FILES_MAX: u64 = 1024;
+
+/// The part of the process's descriptors that a reader takes at most, so that those of listeners and lanes suffice.
+const DESCRIPTORS_SHARE: u64 = 4;
+
+/// Files that a reader of this process has open at a time.
+pub(crate) fn open_files_max() -> usize {
+    let descriptors =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    (descriptors / DESCRIPTORS_SHARE).clamp(8, OPEN_FILES_MAX) as usize
+}
 
 /// Files that one reader knows. Each takes less than 1 KiB. Further files are told and not read.
 pub(crate) const FILES_MAX: usize = 200_000;

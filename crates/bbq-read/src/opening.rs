@@ -15,21 +15,27 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Opens the file with this identity at its path, or under another name in the same directory. Returns the name.
-pub(crate) fn open_known(path: &Path, key: FileKey) -> io::Result<Option<(File, PathBuf)>> {
+/// Opens the file with this identity at its path, or under another name in the same directory.
+pub(crate) fn open_known(path: &Path, key: FileKey) -> io::Result<Option<File>> {
     if let Some(file) = open_if(path, key)? {
-        return Ok(Some((file, path.to_owned())));
+        return Ok(Some(file));
     }
-    let Some(renamed) = name_of(path, key) else { return Ok(None) };
-    Ok(open_if(&renamed, key)?.map(|file| (file, renamed)))
+    name_of(path, key).map_or(Ok(None), |renamed| open_if(&renamed, key))
 }
 
 /// Another name of the file in the directory of this path; `None` if it has none there.
 pub(crate) fn name_of(path: &Path, key: FileKey) -> Option<PathBuf> {
-    let here = path.parent()?.to_owned();
+    directories_of(path).into_iter().find_map(|directory| name_in(&directory, key))
+}
+
+/// The directories in which a renamed file can be.
+pub(crate) fn directories_of(path: &Path) -> Vec<PathBuf> {
+    let here = path.parent().map(Path::to_owned);
     // A link leads to the newest file, and the older ones are beside that.
     let behind_link = std::fs::canonicalize(path).ok().and_then(|real| Some(real.parent()?.to_owned()));
-    [Some(here), behind_link].into_iter().flatten().find_map(|directory| name_in(&directory, key))
+    let mut directories: Vec<PathBuf> = [here, behind_link].into_iter().flatten().collect();
+    directories.dedup();
+    directories
 }
 
 fn name_in(directory: &Path, key: FileKey) -> Option<PathBuf> {

@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, Entry, Loaded};
 use crate::error::ReadError;
 use crate::files::Files;
 use crate::known::Known;
-use crate::limits::{IN_HAND_BYTES_MAX, Pace, ROUND_TURNS};
+use crate::limits::{IN_HAND_BYTES_MAX, Pace, ROUND_TURNS, open_files_max};
 use crate::orphans::Orphans;
 use crate::spec::ReadSpec;
 use crate::store::{Outcome, Settled, Store};
@@ -54,6 +54,10 @@ pub struct Reader {
     /// Whether the store takes nothing until it is ready.
     pub(crate) is_blocked: bool,
     pub(crate) open: usize,
+    /// Files that are open at a time.
+    pub(crate) open_max: usize,
+    /// The pass in which no open file could be closed.
+    pub(crate) all_busy_at: Option<Instant>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) scan: ScanState,
     pub(crate) problems: Problems,
@@ -148,6 +152,8 @@ impl Reader {
             in_hand: 0,
             is_blocked: false,
             open: 0,
+            open_max: open_files_max(),
+            all_busy_at: None,
             buffer: Vec::new(),
             scan: ScanState {
                 number: 0,

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bbq_spec::unix_seconds;
+use rustix::io::Errno;
 
 use crate::catalog::{Entry, EntryView};
 use crate::identify::entry_of;
+use crate::identity::Look;
 use crate::opening::name_of;
 use crate::reader::{Problems, Reader};
 use crate::store::Store;
@@ -22,6 +24,8 @@ impl Reader {
     /// Looks at every file, without the file system for those that have nothing to do.
     pub(crate) fn tick(&mut self, now: Instant, store: &mut impl Store) {
         self.scan.next_tick = now + self.pace.poll;
+        // In case that there was room before the reader knew that there had been none.
+        self.is_blocked = false;
         for index in self.files.indices() {
             self.look_after(index, now);
         }
@@ -64,6 +68,7 @@ impl Reader {
             Phase::Named | Phase::New
                 if file.file.is_some()
                     && file.in_hand == 0
+                    && !file.is_queued
                     && file.read == file.size
                     && now >= file.grown + self.spec.idle_close =>
             {
@@ -77,8 +82,12 @@ impl Reader {
     /// A file that could not be read: it is tried again later.
     pub(crate) fn unreadable(&mut self, index: FileIndex, error: &io::Error, now: Instant) {
         let Some(file) = self.files.get(index) else { return };
-        let text =
-            format!("cannot read {}: {error}; check its owner and mode, and the disk", file.path.display());
+        let remedy = if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
+            "raise the limit of open files (ulimit -n, LimitNOFILE)"
+        } else {
+            "check its owner and mode, and the disk"
+        };
+        let text = format!("cannot read {}: {error}; {remedy}", file.path.display());
         file.retry = Some(now + self.pace.retry);
         if file.close() {
             self.open -= 1;
@@ -108,16 +117,17 @@ impl Reader {
         if !file.is_settled() {
             return;
         }
-        let has_name = name_of(&file.path, file.key);
-        if let Some(path) = has_name {
+        let is_deleted =
+            file.file.as_ref().is_some_and(|handle| Look::at_file(handle).is_ok_and(|look| look.links == 0));
+        let name = if is_deleted { None } else { name_of(&file.path, file.key) };
+        match name {
+            _ if !file.has_stream() => {}
             // It can come back under a name that matches, and must not be read again then.
-            let mut entry = entry_of(file);
-            entry.path = path;
-            if file.has_stream() {
+            Some(_) => {
+                let entry = entry_of(file);
                 self.known.add(entry);
             }
-        } else if file.has_stream() {
-            store.forget(file.stream);
+            None => store.forget(file.stream),
         }
         self.is_stale = true;
         self.drop_file(index);

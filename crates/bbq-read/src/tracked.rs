@@ -53,6 +53,8 @@ pub(crate) struct Tracked {
 
     /// Its size at the last look.
     pub(crate) size: u64,
+    /// The size at which nothing behind `read` was a whole line or event.
+    pub(crate) unfinished_size: u64,
     /// The largest size that was seen of this content.
     pub(crate) largest: u64,
     /// When it was last written, by the second.
@@ -111,6 +113,7 @@ impl Tracked {
             left_since: None,
             from_end: false,
             size: look.size,
+            unfinished_size: 0,
             largest: look.size,
             modified_second: look.modified_second,
             looked: now,
@@ -194,6 +197,8 @@ impl Tracked {
     pub(crate) fn behind(&self) -> u64 {
         match self.phase {
             Phase::Compressed | Phase::Ended => 0,
+            // The end of the last line is not written yet.
+            _ if self.is_settled() && self.unfinished_size == self.size => 0,
             // Lines over the limit at its end are in no batch.
             _ if self.is_settled() => self.size.saturating_sub(self.read),
             _ => self.size.saturating_sub(self.durable),

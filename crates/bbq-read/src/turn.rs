@@ -164,6 +164,9 @@ impl Reader {
                 file.pass(buffer, taken);
                 return Ok(Piece::Skipped);
             }
+            if cut.taken == 0 && is_all {
+                file.unfinished_size = file.size;
+            }
             file.pass(&buffer[..tail + cut.taken], cut.taken);
             return Ok(Piece::Cut(cut, Box::new(batch)));
         }

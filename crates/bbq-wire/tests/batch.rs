@@ -495,7 +495,7 @@ fn fields_and_details_pass_every_server() {
         let bytes = builder.finish(&identity(compression)).unwrap().to_vec();
         let mut unpacked = Vec::new();
         let batch = Batch::verify(&bytes, LIMITS, &mut unpacked).unwrap();
-        let mut sent = vec![Vec::new(), Vec::new()];
+        let mut sent = [Vec::new(), Vec::new()];
         batch.append_relayed(&here, Peer::Unnamed, &mut Vec::new(), &mut sent[0]);
         batch.append_with_given_up(3, &mut Vec::new(), &mut sent[1]);
         for bytes in [&bytes, &sent[0], &sent[1]] {

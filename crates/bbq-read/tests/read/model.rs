@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bbq_read::{ReadSpec, Reader};
+use bbq_read::{Pace, ReadSpec, Reader};
 use bbq_storage::forwarding::ForwardingStorage;
 use bbq_storage::{OpenMode, StorageFile};
 
@@ -53,11 +53,14 @@ struct World {
     catalogs: PathBuf,
     /// Whether rotated files match the pattern.
     has_copies: bool,
+    /// The end of each record: with a line feed in it, a record is an event of two lines.
+    end: &'static str,
     logs: Vec<Log>,
     expected: BTreeSet<String>,
     server: Server,
     reader: Option<(Reader, Arc<AtomicBool>)>,
     now: Instant,
+    pace: Pace,
     history: Vec<String>,
 }
 
@@ -69,6 +72,7 @@ impl World {
         World {
             seed,
             has_copies: random.once_in(2),
+            end: if random.once_in(3) { "\n+end" } else { "end" },
             random,
             directory,
             catalogs: root.join("readers"),
@@ -77,6 +81,7 @@ impl World {
             server: Server::new(),
             reader: None,
             now: Instant::now(),
+            pace: PACE,
             history: Vec::new(),
         }
     }
@@ -99,13 +104,13 @@ impl World {
         for _ in 0..=self.random.below(5) {
             let line = match self.logs[log].half.take() {
                 Some(line) => {
-                    text.push_str("end\n");
+                    text.push_str(&format!("{}\n", self.end));
                     line
                 }
                 None => {
                     self.logs[log].lines += 1;
                     let padding = "x".repeat(self.random.below(40) as usize);
-                    let line = format!("{log}:{}:{padding}:end", self.logs[log].lines);
+                    let line = format!("{log}:{}:{padding}:{}", self.logs[log].lines, self.end);
                     text.push_str(&line);
                     text.push('\n');
                     line
@@ -123,14 +128,14 @@ impl World {
             self.logs[log].lines += 1;
             let beginning = format!("{log}:{}::", self.logs[log].lines);
             append(&self.path(log), &beginning);
-            self.logs[log].half = Some(format!("{beginning}end"));
+            self.logs[log].half = Some(format!("{beginning}{}", self.end));
             self.note(format!("half a line to {log}"));
         }
     }
 
     fn finish_line(&mut self, log: usize) {
         if let Some(line) = self.logs[log].half.take() {
-            append(&self.path(log), "end\n");
+            append(&self.path(log), &format!("{}\n", self.end));
             self.expected.insert(line);
         }
     }
@@ -145,6 +150,9 @@ impl World {
     fn rename(&mut self, log: usize) {
         self.finish_line(log);
         self.make_seen(log);
+        if !self.has_copies && !self.logs[log].is_seen {
+            return;
+        }
         let (from, to) = (self.path(log), self.rotated(log));
         if fs::rename(&from, &to).is_err() {
             return;
@@ -218,18 +226,25 @@ impl World {
             return;
         }
         let pattern = if self.has_copies { "f*" } else { "f*.log" };
-        let spec = format!("file:{}/{pattern}?idle_close_seconds=1", self.directory.display());
+        let rule = if self.end.starts_with('\n') { "&multiline=continue:^[+]" } else { "" };
+        let spec = format!("file:{}/{pattern}?idle_close_seconds=1{rule}", self.directory.display());
         let spec = ReadSpec::parse(&spec).expect("a SPEC");
         let is_killed = Arc::new(AtomicBool::new(false));
         let storage = Arc::new(Killable(Arc::clone(&is_killed)));
-        let reader = Reader::open_with(&spec, &self.catalogs, storage, PACE).expect("a reader");
+        let reader = Reader::open_with(&spec, &self.catalogs, storage, self.pace).expect("a reader");
         self.reader = Some((reader, is_killed));
         self.note("start".to_owned());
     }
 
     fn kill(&mut self) {
-        if let Some((reader, is_killed)) = self.reader.take() {
+        if let Some((_, is_killed)) = &self.reader {
+            // What was handed over may become durable when the catalog cannot be written any more.
             is_killed.store(true, Ordering::Relaxed);
+            for _ in 0..self.random.below(3) {
+                self.pass();
+            }
+        }
+        if let Some((reader, _)) = self.reader.take() {
             drop(reader);
             self.server.crash();
             self.note("kill".to_owned());
@@ -248,6 +263,10 @@ impl World {
     /// Lets the reader read everything.
     fn settle(&mut self) {
         self.start();
+        if self.end.starts_with('\n') {
+            // The beginning of a line may belong to the event before it.
+            (0..self.logs.len()).for_each(|log| self.finish_line(log));
+        }
         self.server.state().chance = None;
         for _ in 0..PASSES_MAX {
             self.pass();
@@ -258,7 +277,8 @@ impl World {
                     self.pass();
                 }
                 for log in 0..self.logs.len() {
-                    self.logs[log].is_seen = self.path(log).exists();
+                    // An empty file has no stream yet.
+                    self.logs[log].is_seen = fs::metadata(self.path(log)).is_ok_and(|file| file.len() > 0);
                 }
                 self.begin_chance();
                 self.note("settled".to_owned());
@@ -327,6 +347,56 @@ fn run(seed: u64) {
     (0..LOGS as usize).for_each(|log| world.finish_line(log));
     world.settle();
     world.check();
+}
+
+/// Otherwise the last lines of a pod are lost when its file is deleted while a lane is full.
+#[test]
+fn a_file_is_opened_when_it_comes_also_when_the_server_has_no_room() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(1, root.path());
+    world.pace.poll = Duration::from_secs(3600);
+    world.server.state().refuse = u32::MAX;
+    let pass = |world: &mut World| {
+        world.now += Duration::from_secs(1);
+        let (reader, _) = world.reader.as_mut().expect("a reader");
+        reader.pass(&mut world.server, world.now);
+    };
+    world.start();
+    let (first, second) = (world.path(0), world.path(1));
+    world.write(0, &first);
+    (0..5).for_each(|_| pass(&mut world));
+    world.write(1, &second);
+    pass(&mut world);
+    fs::remove_file(second).expect("a file");
+    pass(&mut world);
+    assert!(world.server.lines().is_empty());
+    world.server.state().refuse = 0;
+    world.settle();
+}
+
+/// Otherwise a kill between the two would leave records of a stream that no file is found to be.
+#[test]
+fn nothing_is_handed_over_before_the_catalog_has_the_file() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(1, root.path());
+    world.start();
+    let path = world.path(0);
+    world.write(0, &path);
+    let (_, is_broken) = world.reader.as_ref().expect("a reader");
+    let is_broken = Arc::clone(is_broken);
+    is_broken.store(true, Ordering::Relaxed);
+    for _ in 0..100 {
+        world.pass();
+    }
+    assert!(world.server.lines().is_empty());
+    let view = world.reader.as_ref().expect("a reader").0.view();
+    assert!(view.problem().is_some_and(|problem| problem.contains("cannot write the catalog")));
+    is_broken.store(false, Ordering::Relaxed);
+    world.settle();
+    for _ in 0..10 {
+        world.pass();
+    }
+    assert_eq!(view.problem(), None);
 }
 
 #[test]

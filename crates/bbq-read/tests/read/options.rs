@@ -45,6 +45,24 @@ fn excluded_files_are_not_read() {
 }
 
 #[test]
+fn a_file_that_the_pattern_names_no_longer_is_not_read() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    place.append("debug.log", "2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    reader.stop();
+    place.append("debug.log", "3\n");
+    let reader = place.start("*.log?exclude=debug*");
+    place.append("a.log", "4\n");
+    place.server.wait_for(&["1", "2", "4"]);
+    reader.stop();
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2", "3", "4"]);
+    reader.stop();
+}
+
+#[test]
 fn an_idle_file_is_closed_and_read_when_it_grows() {
     let place = Place::new();
     for number in 0..50 {

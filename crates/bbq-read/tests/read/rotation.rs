@@ -3,10 +3,15 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use bbq_read::LossReason;
+use bbq_read::{LossReason, Pace};
 
 use crate::basics::Place;
+use crate::store::PACE;
+
+/// Waits for the truncation of a file that was copied, however long the test takes to do it.
+const PATIENT: Pace = Pace { copy_wait: Duration::from_secs(3600), ..PACE };
 
 /// Copies a file and truncates it, as logrotate's copytruncate does.
 fn copytruncate(place: &Place, from: &str, to: &str) {
@@ -57,7 +62,7 @@ fn a_file_that_is_written_anew_with_the_same_size_is_another_one() {
 fn a_copy_that_matches_is_not_read_again() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2"]);
     copytruncate(&place, "a.log", "a.log.1");
     place.append("a.log", "3\n");
@@ -66,9 +71,35 @@ fn a_copy_that_matches_is_not_read_again() {
     place.append("a.log.1", "4\n");
     place.server.wait_for(&["1", "2", "3", "4"]);
     reader.stop();
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.append("a.log", "5\n");
     place.server.wait_for(&["1", "2", "3", "4", "5"]);
+    reader.stop();
+}
+
+#[test]
+fn a_copy_that_lacks_the_last_lines_is_not_read_again() {
+    let place = Place::new();
+    // Longer than the bytes that tell files apart, which are in the copy, too.
+    let long = "1".repeat(2000);
+    let long = long.as_str();
+    place.append("a.log", &format!("{long}\n2\n"));
+    let reader = place.start_with("a*", PATIENT);
+    place.server.wait_for(&[long, "2"]);
+    fs::copy(place.path("a.log"), place.path("a.log.1")).expect("a copy");
+    place.server.wait("the copy is found", |_| reader.view.files.load(Ordering::Relaxed) == 2);
+    place.append("a.log", "3\n");
+    place.server.wait_for(&[long, "2", "3"]);
+    OpenOptions::new().write(true).truncate(true).open(place.path("a.log")).expect("a file");
+    place.append("a.log", "4\n");
+    place.server.wait_for(&[long, "2", "3", "4"]);
+    // The turn of the copy was before that line.
+    place.append("a.log.1", "5\n");
+    place.server.wait_for(&[long, "2", "3", "4", "5"]);
+    reader.stop();
+    let reader = place.start("a*");
+    place.append("a.log", "6\n");
+    place.server.wait_for(&[long, "2", "3", "4", "5", "6"]);
     reader.stop();
 }
 
@@ -76,13 +107,13 @@ fn a_copy_that_matches_is_not_read_again() {
 fn the_rest_of_a_truncated_file_is_read_in_its_copy() {
     let place = Place::new();
     place.append("a.log", "1\n2\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2"]);
     reader.stop();
     place.append("a.log", "3\n4\n");
     copytruncate(&place, "a.log", "a.log.1");
     place.append("a.log", "5\n");
-    let reader = place.start("a*");
+    let reader = place.start_with("a*", PATIENT);
     place.server.wait_for(&["1", "2", "3", "4", "5"]);
     reader.stop();
 }
@@ -105,21 +136,18 @@ fn the_hole_that_a_program_leaves_behind_a_truncation_is_no_line() {
 }
 
 #[test]
-fn the_last_lines_of_a_deleted_file_are_read_when_the_server_has_room_again() {
+fn a_file_that_is_deleted_while_no_reader_runs_is_forgotten() {
     let place = Place::new();
-    place.append("other.log", "0\n");
-    place.server.state().refuse = u32::MAX;
+    place.append("a.log", "1\n");
+    place.append("b.log", "2\n");
     let reader = place.start("*.log");
-    place.server.wait("the lane is full", |state| state.refused > 0);
-    let open = || reader.view.open.load(Ordering::Relaxed);
-    place.append("pod.log", "1\nlast\n");
-    place.server.wait("the file is open", |_| open() == 2);
-    place.remove("pod.log");
-    place.server.wait("the deletion is seen", |_| reader.view.rotations.load(Ordering::Relaxed) == 1);
-    place.server.state().refuse = 0;
-    place.server.wake();
-    place.server.wait_for(&["0", "1", "last"]);
+    place.server.wait_for(&["1", "2"]);
     reader.stop();
+    place.remove("a.log");
+    let reader = place.start("*.log");
+    place.server.wait("one is forgotten", |state| state.forgotten.len() == 1);
+    reader.stop();
+    assert_eq!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).len(), 1);
 }
 
 #[test]
@@ -144,6 +172,21 @@ fn a_file_that_is_renamed_within_the_pattern_is_the_same_file() {
     place.append("a.log.1", "3\n");
     place.server.wait_for(&["1", "2", "3"]);
     assert_eq!(place.server.state().order.len(), 2);
+    reader.stop();
+}
+
+#[test]
+fn a_file_that_was_left_is_not_read_again_when_its_name_matches_again() {
+    let place = Place::new();
+    place.append("a.log", "1\n");
+    place.append("b.log", "2\n");
+    let reader = place.start("*.log");
+    place.server.wait_for(&["1", "2"]);
+    place.rename("a.log", "old");
+    place.server.wait("it is left", |_| reader.view.files.load(Ordering::Relaxed) == 1);
+    place.rename("old", "c.log");
+    place.append("c.log", "3\n");
+    place.server.wait_for(&["1", "2", "3"]);
     reader.stop();
 }
 

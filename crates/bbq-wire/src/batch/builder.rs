@@ -105,7 +105,7 @@ impl BatchBuilder {
         self.bytes.len().saturating_sub(BATCH_HEADER_BYTES) + self.runs.len()
     }
 
-    /// The most bytes of the batch, if it is finished now.
+    /// The most bytes of the batch, if it is finished now. Fields and details are not counted.
     #[must_use]
     pub fn batch_bytes_max(&self) -> usize {
         BATCH_HEADER_BYTES + self.body_bytes() + SEAL_BYTES_MAX
