@@ -44,6 +44,8 @@ mod kafka_broker;
 #[cfg(feature = "kafka")]
 mod kafka_cluster;
 mod last_number;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod limits_too_small;
 mod logrotate;
 mod lost_log;
 mod many_groups;

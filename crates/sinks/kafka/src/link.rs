@@ -27,6 +27,8 @@ pub(super) struct KafkaLink {
     pub(super) refused_in_a_row: usize,
     /// When messages are set apart that a topic refuses which has taken nothing yet.
     pub(super) apart: Intervals,
+    /// A message that is too large and not to be set apart now: it begins a transaction, so that what is in front of it is taken.
+    pub(super) held: Option<(u32, u64)>,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
 }
@@ -63,6 +65,7 @@ impl KafkaLink {
             has_taken: false,
             refused_in_a_row: 0,
             apart: Intervals::default(),
+            held: None,
             has_warned: false,
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bbq_sink::{Doubts, Losses, Position, Positions};
+use bbq_sink::{Doubts, Losses, Position, Positions, TooLarge};
 use bbq_spool::LanePlace;
 
 use super::refused::Refused;
@@ -33,6 +33,7 @@ pub(super) struct Shared {
     /// Another one each time that the sink is opened.
     pub(super) writer: String,
     pub(super) doubts: Arc<Doubts>,
+    pub(super) too_large: TooLarge,
     state: Mutex<State>,
 }
 
@@ -116,7 +117,13 @@ impl Shared {
             batch_bytes_max: None,
             size: TransactionSize::largest(),
         };
-        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
+        Ok(Shared {
+            id,
+            writer: random_id()?,
+            doubts: Arc::default(),
+            too_large: TooLarge::default(),
+            state: Mutex::new(state),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bbq_sink::{CONFLICT, ONE_APART, Outcomes, Positions, Rejection};
+use bbq_sink::{CONFLICT, Known, ONE_APART, Outcomes, Positions, Rejection, TooLarge};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::time::timeout;
@@ -21,6 +21,7 @@ use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
 use super::settings::{KafkaSettings, Key};
+use super::shared::Shared;
 use super::size::TransactionSize;
 use super::thread::Call;
 use super::topics::{KnownTopics, Place};
@@ -40,8 +41,10 @@ const BATCH_BYTES_MIN: usize = 512;
 const FIRST_REFUSALS_MAX: usize = 16;
 /// Messages in a row that are given up between two waits, and at once: see `requests/refusals` of bbq-sink.
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
-/// Stands for the record about the progress; messages are numbered from 1 on.
+/// Stands for the record about the progress.
 pub(super) const PROGRESS: usize = 0;
+/// Messages are numbered from this one on.
+const FIRST: usize = PROGRESS + 1;
 /// Stands for a message of the sink's own, which is alone in its transaction.
 const OWN: usize = 1;
 
@@ -55,6 +58,8 @@ enum Unsent {
 #[derive(Default)]
 struct Judged {
     refused: Vec<((u32, u64), Code)>,
+    /// The numbers of messages that were alone in their batch.
+    too_large: Vec<(usize, Code)>,
     needs_smaller_batch: bool,
     /// Whether other messages of a batch with a refused one would be taken.
     has_innocent: bool,
@@ -66,8 +71,47 @@ struct Judged {
 enum Stop {
     /// A limit is reached.
     Full,
+    /// The message is too large, and so were all before it: why, and what to do.
+    Held(String),
     /// The message is not taken.
     Unsent(Unsent),
+}
+
+/// What becomes of a message.
+enum Next {
+    Sent,
+    /// The topic has it.
+    Taken,
+    Rejected(Rejection),
+}
+
+/// What is known of messages before they are sent.
+struct Looked<'a> {
+    refused: &'a Refused,
+    shared: &'a Shared,
+    message_bytes_max: usize,
+    /// Those that are too large. The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
+    set_apart: Vec<(u32, u64)>,
+}
+
+impl Looked<'_> {
+    fn at(&mut self, record: (u32, u64), bytes: usize, known: Known) -> Result<Next, Stop> {
+        if let Some(reason) = self.refused.reason(record) {
+            return Ok(Next::Rejected(reason.rejection()));
+        }
+        if known.is_stored {
+            return Ok(Next::Taken);
+        }
+        if bytes <= self.message_bytes_max {
+            return Ok(Next::Sent);
+        }
+        let why = too_large_text(bytes, self.message_bytes_max);
+        if !self.shared.too_large.is_set_apart(record, Instant::now()) {
+            return Err(Stop::Held(why));
+        }
+        self.set_apart.push(record);
+        Ok(Next::Rejected(Rejection { why, has_letter: false }))
+    }
 }
 
 impl Connection {
@@ -100,7 +144,8 @@ impl Connection {
                 self.commit(link, call).inspect_err(|_| link.shared.shrink())?;
             }
             link.shared.wrote();
-            (link.has_taken, link.refused_in_a_row) = (true, 0);
+            (link.has_taken, link.refused_in_a_row, link.held) = (true, 0, None);
+            link.shared.too_large.taken();
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
             let timeout = match self.settings.is_exactly_once {
@@ -134,24 +179,21 @@ impl Connection {
             let Connection {
                 producer, settings, positions, sent, message_bytes_max, topics, begun_at, ..
             } = self;
-            let KafkaLink { outgoing, encoder, refused, .. } = link;
-            // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
-            let mut too_large = Vec::new();
+            let KafkaLink { outgoing, encoder, refused, shared, held, .. } = link;
+            let message_bytes_max = *message_bytes_max;
+            let mut looked = Looked { refused, shared, message_bytes_max, set_apart: Vec::new() };
             let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
                 if sent.len() >= size.messages || transaction_bytes >= size.bytes {
                     return Err(Stop::Full);
                 }
                 let (record, bytes) = (message.record, message.bytes);
-                if let Some(reason) = refused.reason(record) {
-                    return Ok(Some(reason.rejection()));
+                match looked.at(record, bytes, known)? {
+                    Next::Sent => {}
+                    Next::Taken => return Ok(None),
+                    Next::Rejected(rejection) => return Ok(Some(rejection)),
                 }
-                if known.is_stored {
-                    return Ok(None);
-                }
-                if bytes > *message_bytes_max {
-                    too_large.push(record);
-                    let why = too_large_text(bytes, *message_bytes_max);
-                    return Ok(Some(Rejection { why, has_letter: false }));
+                if *held == Some(record) && !sent.is_empty() {
+                    return Err(Stop::Full);
                 }
                 let topic = topic_of(topics, message.topic, sent.is_empty(), settings, call)?;
                 if sent.is_empty() {
@@ -169,14 +211,19 @@ impl Connection {
             if outgoing.has_conflict() {
                 return Err(Unsent::Ended(Ended::Lost(io::Error::other(CONFLICT))));
             }
-            if !too_large.is_empty() {
+            let set_apart = looked.set_apart;
+            if !set_apart.is_empty() {
                 let why: Arc<str> = "the message was too large for the topic".into();
-                too_large.into_iter().for_each(|record| refused.add(record, &why));
+                set_apart.into_iter().for_each(|record| refused.add(record, &why));
                 check_runs(link, &self.committed).map_err(Unsent::Ended)?;
             }
             match filled {
                 Err(Stop::Unsent(unsent)) => return Err(unsent),
-                Err(Stop::Full) => return Ok(outcomes),
+                // What is in front of it goes first: if it is taken, the message is set apart.
+                Err(Stop::Held(why)) if self.sent.is_empty() && outcomes.is_empty() => {
+                    return Err(Unsent::Ended(Ended::Failed(io::Error::other(TooLarge::held(&why)))));
+                }
+                Err(Stop::Full | Stop::Held(_)) => return Ok(outcomes),
                 Ok(()) => {}
             }
             let left = due.saturating_duration_since(Instant::now());
@@ -268,7 +315,10 @@ impl Connection {
         }
         // Without a transaction the others are delivered, if all were sent.
         let has_waited = !self.settings.is_exactly_once && unsent.is_none();
-        link.has_taken |= has_waited && failures.len() < self.sent.len();
+        if has_waited && failures.len() < self.sent.len() {
+            link.has_taken = true;
+            link.shared.too_large.taken();
+        }
         self.check_fatal().inspect_err(|_| link.shared.shrink())?;
         let mut judged = self.judge(&failures);
         if judged.trouble.is_some() {
@@ -280,16 +330,18 @@ impl Connection {
             let late = self.judge(&self.abort(call)?);
             let room = REFUSED_IN_A_ROW_MAX.saturating_sub(judged.refused.len());
             judged.refused.extend(late.refused.into_iter().take(room));
+            judged.too_large.extend(late.too_large);
             judged.has_innocent |= late.has_innocent;
         }
         if let Some(code) = judged.trouble {
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
-        let Judged { refused, needs_smaller_batch, has_innocent, .. } = judged;
-        if refused.is_empty() && !needs_smaller_batch {
+        let Judged { refused, too_large, needs_smaller_batch, has_innocent, .. } = judged;
+        if refused.is_empty() && too_large.is_empty() && !needs_smaller_batch {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
         }
+        self.set_apart(link, too_large)?;
         self.give_up(link, call, &refused, has_innocent)?;
         if needs_smaller_batch {
             link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
@@ -309,13 +361,13 @@ impl Connection {
             ..Judged::default()
         };
         for &Failure { number, code } in failures {
-            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
+            let message = number.checked_sub(FIRST).and_then(|index| self.sent.get(index).copied());
             match (verdict(code), message) {
                 (Verdict::Innocent, _) => {}
                 (Verdict::Refused, Some((record, _))) => judged.refused.push((record, code)),
                 // It was alone in its batch.
-                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
-                    judged.refused.push((record, code));
+                (Verdict::TooLarge, Some((_, bytes))) if bytes > self.batch_bytes => {
+                    judged.too_large.push((number, code));
                 }
                 (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
                     judged.needs_smaller_batch = true;
@@ -324,6 +376,26 @@ impl Connection {
             }
         }
         judged
+    }
+
+    /// Notes messages that are too large for the topic, as the brokers say, to be left out; unless so many were that the topic is at fault.
+    fn set_apart(&self, link: &mut KafkaLink, mut too_large: Vec<(usize, Code)>) -> Result<(), Ended> {
+        link.held = None;
+        // Failures come by partition.
+        too_large.sort_unstable_by_key(|(number, _)| *number);
+        for (number, code) in too_large {
+            let Some(&(record, _)) = self.sent.get(number - FIRST) else { continue };
+            if link.shared.too_large.is_set_apart(record, Instant::now()) {
+                link.refused.add(record, &refusal(code));
+            } else if number > FIRST {
+                link.held = Some(record);
+                break;
+            } else {
+                let why = format!("{}; raise the topic's max.message.bytes", refusal(code));
+                return Err(Ended::Failed(io::Error::other(TooLarge::held(&why))));
+            }
+        }
+        check_runs(link, &self.committed)
     }
 
     /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, may be at fault itself:

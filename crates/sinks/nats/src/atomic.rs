@@ -273,11 +273,19 @@ impl AtomicWriter {
         }
         let (messages, bytes) = self.staged.room();
         let limits = Limits { messages, bytes, payload: self.payload_max, judged: self.judged };
-        let Taken { messages, bytes, outcomes } =
-            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
+        let taken = Taken::take(link, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
             return Err(Ended::Lost(io::Error::other(CONFLICT)));
         }
+        if taken.is_empty() {
+            return match taken.held {
+                Some(why) if self.committing.is_empty() && self.staged.outcomes.is_empty() => {
+                    Err(Ended::Failed(io::Error::other(why)))
+                }
+                _ => Ok(false),
+            };
+        }
+        let Taken { messages, bytes, outcomes, .. } = taken;
         self.staged.bytes += bytes;
         self.staged.outcomes.append(outcomes);
         let (server, staged) = (&self.server, &mut self.staged);
@@ -402,6 +410,7 @@ impl AtomicWriter {
         }
         self.is_careful = false;
         link.pipeline.committed();
+        link.shared.too_large.taken();
         link.batch_taken(committing.batch.bytes, committing.sent.elapsed(), self.server.patience);
         link.shared.wrote(self.known.progress, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);

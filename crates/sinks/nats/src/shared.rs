@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_sink::{Doubts, Losses, Position, Positions};
+use bbq_sink::{Doubts, Losses, Position, Positions, TooLarge};
 use bbq_spool::LanePlace;
 
 /// What the cursor remembers.
@@ -46,6 +46,7 @@ pub(super) struct Shared {
     /// Another one each time that the sink is opened, so that whoever wrote before is fenced off.
     pub(super) writer: String,
     pub(super) doubts: Arc<Doubts>,
+    pub(super) too_large: TooLarge,
     state: Mutex<State>,
 }
 
@@ -114,7 +115,8 @@ impl Shared {
         let is_judged_known = is_same || kept == Positions::default();
         let handed_over = kept.clone();
         let state = State { seen, handed_over, kept, judged, is_judged_known, ..State::default() };
-        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
+        let (doubts, too_large) = (Arc::default(), TooLarge::default());
+        Ok(Shared { id, writer: random_id()?, doubts, too_large, state: Mutex::new(state) })
     }
 
     /// What the cursor remembers, with the groups that the driver has. What is not known is not written, so that the next start does not

@@ -1,8 +1,11 @@
 //! What is taken from the groups to be published together.
 
-use bbq_sink::{Known, Outcomes, OutgoingGroups, Positions, Rejection};
+use std::time::Instant;
 
-use super::message::{Encoder, Message};
+use bbq_sink::{Known, Outcomes, Positions, Rejection, TooLarge};
+
+use super::link::NatsLink;
+use super::message::Message;
 
 /// The limits of what is taken at once.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +26,17 @@ pub(super) struct Taken {
     pub(super) bytes: usize,
     /// Also of records without a message.
     pub(super) outcomes: Outcomes,
+    /// Why the next message waits for one in front of it to be taken, and the sink for it if there is none.
+    pub(super) held: Option<String>,
 }
 
-/// A limit is reached.
-struct Full;
+/// Why nothing more is taken.
+enum Stop {
+    /// A limit is reached.
+    Full,
+    /// The message is too large, and so were all before it: why, and what to do.
+    Held(String),
+}
 
 impl Limits {
     /// Why a message of so many bytes is not published, if it is too large.
@@ -46,34 +56,44 @@ impl Limits {
 
 impl Taken {
     /// Takes messages, as far as the limits allow, and moves `positions` behind them.
-    pub(super) fn take(
-        groups: &mut OutgoingGroups,
-        encoder: &mut Encoder,
-        limits: Limits,
-        positions: &mut Positions,
-    ) -> Taken {
+    pub(super) fn take(link: &mut NatsLink, limits: Limits, positions: &mut Positions) -> Taken {
         let mut taken = Taken::default();
-        let Taken { messages, bytes, outcomes } = &mut taken;
-        let _full = groups.take(encoder, positions, outcomes, |message, known| {
+        let Taken { messages, bytes, outcomes, .. } = &mut taken;
+        let NatsLink { outgoing, encoder, shared, .. } = link;
+        let stopped = outgoing.take(encoder, positions, outcomes, |message, known| {
             let message_bytes = message.payload.len();
             let is_too_many = !messages.is_empty() && *bytes + message_bytes > limits.bytes;
             if messages.len() >= limits.messages || *bytes >= limits.bytes || is_too_many {
-                return Err(Full);
+                return Err(Stop::Full);
             }
             let rejected = limits.rejection(message_bytes, known);
+            if let Some(Rejection { why, has_letter: false }) = &rejected
+                && !shared.too_large.is_set_apart(message.record, Instant::now())
+            {
+                return Err(Stop::Held(TooLarge::held(why)));
+            }
             if rejected.is_none() && !known.is_stored {
                 *bytes += message_bytes;
                 messages.push(message);
             }
             Ok(rejected)
         });
+        if let Err(Stop::Held(why)) = stopped {
+            taken.held = Some(why);
+        }
         taken
+    }
+
+    /// Whether nothing was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
     }
 }
 
 fn too_large(bytes: usize, max: usize) -> String {
     format!(
-        "the message has {bytes} bytes, and the NATS server takes {max} beside the headers; raise its max_payload"
+        "the message has {bytes} bytes, and the NATS server takes {max} beside the headers; raise its max_payload, or the \
+         stream's max_msg_size"
     )
 }
 

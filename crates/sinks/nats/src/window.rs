@@ -88,9 +88,11 @@ impl Window {
                 if in_flight == 0 {
                     deadline = Instant::now() + patience;
                 }
-                self.send(link, server, IN_FLIGHT_MAX - in_flight).await?;
+                let has_sent = self.send(link, server, IN_FLIGHT_MAX - in_flight).await?;
                 self.settle(link, patience);
-                continue;
+                if has_sent {
+                    continue;
+                }
             }
             self.settle(link, patience);
             let Server { replies, ended, .. } = &mut *server;
@@ -99,6 +101,7 @@ impl Window {
                 reply = replies.next() => {
                     let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
                     sequence_of(&reply)?;
+                    link.shared.too_large.taken();
                     let number = number_of(&reply).unwrap_or(u64::MAX);
                     if let Some(chunk) = self.chunks.iter_mut().find(|chunk| number < chunk.end) {
                         chunk.unacknowledged = chunk.unacknowledged.saturating_sub(1);
@@ -112,12 +115,18 @@ impl Window {
         }
     }
 
-    /// Takes a chunk of at most so many messages, and publishes it.
-    async fn send(&mut self, link: &mut NatsLink, server: &Server, messages: usize) -> Result<(), Ended> {
+    /// Takes a chunk of at most so many messages, and publishes it. Returns `false` if the next message waits for those on their way.
+    async fn send(&mut self, link: &mut NatsLink, server: &Server, messages: usize) -> Result<bool, Ended> {
         let (messages, bytes) = (messages.min(CHUNK_MESSAGES_MAX), chunk_bytes(link));
         let limits = Limits { messages, bytes, payload: self.payload, judged: self.judged };
-        let Taken { messages, bytes, outcomes } =
-            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
+        let taken = Taken::take(link, limits, &mut self.positions);
+        if taken.is_empty()
+            && let Some(why) = taken.held
+        {
+            let is_idle = self.chunks.is_empty();
+            return if is_idle { Err(Ended::Failed(io::Error::other(why))) } else { Ok(false) };
+        }
+        let Taken { messages, bytes, outcomes, .. } = taken;
         let unacknowledged = messages.len();
         in_time(server.patience, async {
             for mut message in messages {
@@ -140,7 +149,7 @@ impl Window {
             unacknowledged,
             outcomes,
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Settles what is acknowledged, in order.
