@@ -40,6 +40,7 @@ mod outgoing;
 mod phases;
 mod positions;
 mod proxy;
+mod refused;
 mod rejected;
 mod requests;
 mod resend;
@@ -75,6 +76,7 @@ pub use outgoing::{Encode, Known, Outcomes, OutgoingGroups, Rejection};
 pub use phases::{Interrupted, Lifecycle, Phase, SinkLifecycle};
 pub use positions::{Position, Positions, Stored};
 pub use proxy::{PROXY, Proxy, ProxyConnector};
+pub use refused::{REFUSED_MAX, REFUSED_RUNS_MAX, Reason, Refused};
 pub use rejected::DeadLetter;
 pub use requests::{
     Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, SteppedClock, Verdict,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bbq_sink::{Positions, TAKEN_OVER};
+use bbq_sink::{Positions, Refused, TAKEN_OVER};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, Producer as _};
 use tracing::warn;
@@ -18,7 +18,6 @@ use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
 use super::progress::Progress;
-use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 use super::topics::KnownTopics;

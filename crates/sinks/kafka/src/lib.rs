@@ -28,7 +28,7 @@
 //! is a producer that is ready, `transaction` writes with it; `cluster` asks the brokers, and makes the second topic, `copies` says on how
 //! many brokers the topics are, `topic` reads their names, `topics` knows which topics of a template are there,
 //! `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that the brokers have left open;
-//! `size` says how large a transaction may be; `encoder` makes messages, `refused` are those that the brokers refuse; `client` configures librdkafka,
+//! `size` says how large a transaction may be; `encoder` makes messages; `client` configures librdkafka,
 //! `context` hears from it, `problem` says what its errors mean; `shared` is what outlives a connection, `settings` what the SPEC says,
 //! `security` its TLS and SASL, `target` the SPEC.
 //!
@@ -49,7 +49,6 @@ mod link;
 mod links;
 mod problem;
 mod progress;
-mod refused;
 mod run;
 mod security;
 mod settings;

@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use bbq_sink::{Intervals, OutgoingGroups, PendingGroup, Positions, Settled};
+use bbq_sink::{Intervals, OutgoingGroups, PendingGroup, Positions, Refused, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::encoder::Encoder;
-use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::shared::Shared;
 

@@ -4,10 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bbq_sink::{Doubts, Losses, Position, Positions, TooLarge};
+use bbq_sink::{Doubts, Losses, Position, Positions, Refused, TooLarge};
 use bbq_spool::LanePlace;
 
-use super::refused::Refused;
 use super::size::TransactionSize;
 
 /// What the cursor remembers.

@@ -6,7 +6,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bbq_sink::{CONFLICT, Known, ONE_APART, Outcomes, Positions, Rejection, TooLarge};
+use bbq_sink::{
+    CONFLICT, Known, ONE_APART, Outcomes, Positions, REFUSED_MAX, REFUSED_RUNS_MAX, Refused, Rejection,
+    TooLarge,
+};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::time::timeout;
@@ -19,7 +22,6 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
-use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Shared;
 use super::size::TransactionSize;
@@ -475,18 +477,18 @@ impl Connection {
 
 fn check_runs(link: &mut KafkaLink, committed: &Positions) -> Result<(), Ended> {
     link.shared.note_refused(&mut link.refused);
-    if link.refused.runs() > RUNS_MAX || link.refused.len() > MESSAGES_MAX {
+    if link.refused.runs() > REFUSED_RUNS_MAX || link.refused.len() > REFUSED_MAX {
         // If they come again, they count as delivered.
         link.refused.forget_letters(committed);
         link.shared.note_refused(&mut link.refused);
     }
-    if link.refused.runs() <= RUNS_MAX {
+    if link.refused.runs() <= REFUSED_RUNS_MAX {
         return Ok(());
     }
     link.refused = Refused::default();
     link.shared.note_refused(&mut link.refused);
     Err(Ended::Failed(io::Error::other(format!(
-        "more than {RUNS_MAX} separate groups of messages are refused; check the logs of the brokers and the settings of the topic"
+        "more than {REFUSED_RUNS_MAX} separate groups of messages are refused; check the logs of the brokers and the settings of the topic"
     ))))
 }
 
