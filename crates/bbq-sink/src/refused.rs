@@ -79,6 +79,11 @@ impl Refused {
         self.0.retain(|(lane, number), reason| !reason.has_letter || *number >= before.record(*lane));
     }
 
+    /// Forgets what is not before a position: the broker has not passed it.
+    pub fn limit(&mut self, stored: &Positions) {
+        self.0.retain(|(lane, number), _| *number < stored.record(*lane));
+    }
+
     /// Those that are dead letters.
     #[must_use]
     pub fn letters(&self) -> Refused {
@@ -199,6 +204,8 @@ mod tests {
         assert_eq!(later.letters().to_string(), "0:8+1");
         later.forget_letters(&Positions::parse("0:4096:9").unwrap());
         assert_eq!(later, others);
+        later.limit(&Positions::parse("0:4096:11 2:4096:1").unwrap());
+        assert_eq!(later.to_string(), "0:9+1 2:0+1");
         // What the progress says does not replace what the cursor says.
         later.merge(Refused::parse("0:7+2 0:9+1").unwrap());
         assert_eq!(later.to_string(), refused.to_string());

@@ -67,6 +67,8 @@ mod objects;
 mod orders;
 mod otlp;
 mod otlp_responses;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod permissions;
 mod presets;
 mod read_error;
 mod receivers;
