@@ -1,5 +1,6 @@
 //! What a connection goes on with after another: the groups on their way.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(super) struct KafkaLink {
     pub(super) apart: Intervals,
     /// A message that is too large and not to be set apart now: it begins a transaction, so that what is in front of it is taken.
     pub(super) held: Option<(u32, u64)>,
+    /// Messages that the topics have although others failed that were sent with them, without a transaction; until they are settled.
+    pub(super) delivered: HashSet<(u32, u64)>,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
 }
@@ -65,6 +68,7 @@ impl KafkaLink {
             refused_in_a_row: 0,
             apart: Intervals::default(),
             held: None,
+            delivered: HashSet::new(),
             has_warned: false,
         }
     }

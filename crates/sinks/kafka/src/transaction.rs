@@ -2,6 +2,7 @@
 //!
 //! Without transactions, everything is the same but for their begin and end and for the progress.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
+use super::sent::SentMessage;
 use super::settings::{KafkaSettings, Key};
 use super::shared::Shared;
 use super::size::TransactionSize;
@@ -91,6 +93,7 @@ enum Next {
 struct Looked<'a> {
     refused: &'a Refused,
     shared: &'a Shared,
+    delivered: &'a HashSet<(u32, u64)>,
     message_bytes_max: usize,
     /// Those that are too large. The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
     set_apart: Vec<(u32, u64)>,
@@ -101,7 +104,7 @@ impl Looked<'_> {
         if let Some(reason) = self.refused.reason(record) {
             return Ok(Next::Rejected(reason.rejection()));
         }
-        if known.is_stored {
+        if known.is_stored || self.delivered.contains(&record) {
             return Ok(Next::Taken);
         }
         if bytes <= self.message_bytes_max {
@@ -154,10 +157,7 @@ impl Connection {
                 true => self.settings.transaction_timeout,
                 false => super::connection::RESPONSE_TIMEOUT,
             };
-            let of = TransactionSize {
-                messages: self.sent.len(),
-                bytes: self.sent.iter().map(|(_, bytes)| bytes).sum(),
-            };
+            let of = TransactionSize { messages: self.sent.len(), bytes: self.sent.bytes() };
             link.shared.taken(of, self.committed_at.duration_since(self.begun_at), timeout);
         }
         if !link.refused.is_empty() {
@@ -165,6 +165,9 @@ impl Connection {
         }
         link.outgoing.settle(outcomes);
         link.settle();
+        if !link.delivered.is_empty() {
+            link.delivered.retain(|(lane, number)| *number >= self.positions.record(*lane));
+        }
         Ok(())
     }
 
@@ -181,9 +184,9 @@ impl Connection {
             let Connection {
                 producer, settings, positions, sent, message_bytes_max, topics, begun_at, ..
             } = self;
-            let KafkaLink { outgoing, encoder, refused, shared, held, .. } = link;
+            let KafkaLink { outgoing, encoder, refused, shared, held, delivered, .. } = link;
             let message_bytes_max = *message_bytes_max;
-            let mut looked = Looked { refused, shared, message_bytes_max, set_apart: Vec::new() };
+            let mut looked = Looked { refused, shared, delivered, message_bytes_max, set_apart: Vec::new() };
             let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
                 if sent.len() >= size.messages || transaction_bytes >= size.bytes {
                     return Err(Stop::Full);
@@ -205,7 +208,8 @@ impl Connection {
                         begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
                     }
                 }
-                sent.push((record, bytes));
+                // In a transaction all are sent again.
+                sent.add(record, bytes, topic, message.key.filter(|_| !settings.is_exactly_once));
                 send(producer, call, topic, message, sent.len()).map_err(Stop::Unsent)?;
                 transaction_bytes += bytes;
                 Ok(None)
@@ -323,6 +327,9 @@ impl Connection {
         }
         self.check_fatal().inspect_err(|_| link.shared.shrink())?;
         let mut judged = self.judge(&failures);
+        if has_waited {
+            self.note_delivered(link, &failures);
+        }
         if judged.trouble.is_some() {
             // Before the brokers are asked for anything more.
             link.shared.shrink();
@@ -345,6 +352,10 @@ impl Connection {
         }
         self.set_apart(link, too_large)?;
         self.give_up(link, call, &refused, has_innocent)?;
+        if has_waited {
+            // Those that were given up hold up no others.
+            self.note_delivered(link, &failures);
+        }
         if needs_smaller_batch {
             link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
             link.shared.wrote();
@@ -355,6 +366,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Notes what need not be sent again, when everything that did not fail is delivered.
+    fn note_delivered(&self, link: &mut KafkaLink, failures: &[Failure]) {
+        let failed: HashSet<usize> = failures.iter().map(|failure| failure.number).collect();
+        let KafkaLink { delivered, refused, .. } = link;
+        delivered.extend(self.sent.delivered(&failed, |record| refused.reason(record).is_some()));
+    }
+
     /// What failures of this transaction mean.
     fn judge(&self, failures: &[Failure]) -> Judged {
         let mut judged = Judged {
@@ -363,12 +381,12 @@ impl Connection {
             ..Judged::default()
         };
         for &Failure { number, code } in failures {
-            let message = number.checked_sub(FIRST).and_then(|index| self.sent.get(index).copied());
+            let message = self.sent.get(number);
             match (verdict(code), message) {
                 (Verdict::Innocent, _) => {}
-                (Verdict::Refused, Some((record, _))) => judged.refused.push((record, code)),
+                (Verdict::Refused, Some(message)) => judged.refused.push((message.record, code)),
                 // It was alone in its batch.
-                (Verdict::TooLarge, Some((_, bytes))) if bytes > self.batch_bytes => {
+                (Verdict::TooLarge, Some(message)) if message.bytes > self.batch_bytes => {
                     judged.too_large.push((number, code));
                 }
                 (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
@@ -386,7 +404,7 @@ impl Connection {
         // Failures come by partition.
         too_large.sort_unstable_by_key(|(number, _)| *number);
         for (number, code) in too_large {
-            let Some(&(record, _)) = self.sent.get(number - FIRST) else { continue };
+            let Some(SentMessage { record, .. }) = self.sent.get(number) else { continue };
             if link.shared.too_large.is_set_apart(record, Instant::now()) {
                 link.refused.add(record, &refusal(code));
             } else if number > FIRST {
