@@ -242,6 +242,14 @@ impl Kafka {
         each(&["--add", "--allow-principal", &principal, "--transactional-id", "bbq-", "--operation", "All"]);
     }
 
+    /// Forbids a user to write to a topic; that it may describe the topic stays.
+    pub(crate) fn forbid_writing(&self, user: &str, topic: &str) {
+        let principal = format!("User:{user}");
+        let what =
+            ["--add", "--deny-principal", &principal, "--topic", topic, "--operation", "Write", "--force"];
+        self.tool("org.apache.kafka.tools.AclCommand", &what);
+    }
+
     /// What Kafka's tool says of a topic.
     pub(crate) fn describe(&self, topic: &str) -> String {
         let mut command = java("org.apache.kafka.tools.TopicCommand");

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::kafka;
+use super::kafka_broker::{STRANGER, shared};
 use super::nats::{STREAM, edge_to};
 use super::nats_client::Message;
 use super::nats_server::{Nats, NatsServer, new_server, old_server};
@@ -196,4 +198,40 @@ fn each_message_is_published_or_a_dead_letter_whoever_is_killed() {
     assert_eq!(found, of_host(0).collect());
     let kept: BTreeSet<String> = letters(&first).into_iter().map(|(text, _)| text).collect();
     assert_eq!(kept, of_host(1).collect());
+}
+
+/// A topic of a template that the user may describe, and not write to.
+#[test]
+fn a_topic_that_is_forbidden_holds_up_nobody() {
+    let kafka = shared();
+    for (prefix, query) in [("rights", "&progress_topic=rights.position"), ("unsafe", "&exactly_once=off")] {
+        for host in ["open", "secret", "other"] {
+            kafka.create(&format!("{prefix}-{host}"), &[]);
+        }
+        kafka.allow(STRANGER, prefix);
+        kafka.forbid_writing(STRANGER, &format!("{prefix}-secret"));
+        let user = format!("{}&create=off{query}", kafka::user(&kafka, STRANGER));
+        let first = kafka::edge_to(&kafka.secure_address(), &format!("{prefix}-{{host}}"), &user);
+        let at_first = first.start_with_workers(1);
+        let hosts = ["open", "secret", "open", "secret"];
+        let text: String =
+            hosts.iter().enumerate().map(|(index, host)| message(host, &index.to_string())).collect();
+        at_first.send(1, text.as_bytes());
+        at_first.wait_delivered(4);
+        at_first.send(1, (message("secret", "4") + &message("open", "5")).as_bytes());
+        at_first.wait_delivered(6);
+        assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+        let read = |host: &str| -> Vec<String> {
+            let records = kafka.read(&format!("{prefix}-{host}"));
+            let text = |value: &str| value.rsplit_once(" - ").expect("a head").1.to_owned();
+            records.iter().map(|record| text(&record.value)).collect()
+        };
+        assert_eq!(read("open"), ["0", "2", "5"]);
+        assert_eq!(read("other"), ["1", "3", "4"]);
+        let log = first.log();
+        assert!(
+            log.contains("the user may not write to the topic") && log.contains(&format!("{prefix}-secret")),
+            "{log}"
+        );
+    }
 }

@@ -25,8 +25,8 @@
 //! up nothing else.
 //!
 //! `thread` is that thread, `links` and `link` what it gets from the driver, `run` goes from one connection to the next; `connection`
-//! is a producer that is ready, `transaction` writes with it, `sent` is what librdkafka was given for one;
-//! `cluster` asks the brokers, and makes the second topic, `copies` says on how
+//! is a producer that is ready, `transaction` writes with it, `sent` is what librdkafka was given for one, `rights` leaves out topics that
+//! the user may not write to; `cluster` asks the brokers, and makes the second topic, `copies` says on how
 //! many brokers the topics are, `topic` reads their names, `topics` knows which topics of a template are there,
 //! `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that the brokers have left open;
 //! `size` says how large a transaction may be; `encoder` makes messages; `client` configures librdkafka,
@@ -50,6 +50,7 @@ mod link;
 mod links;
 mod problem;
 mod progress;
+mod rights;
 mod run;
 mod security;
 mod sent;

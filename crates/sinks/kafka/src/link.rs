@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::encoder::Encoder;
+use super::rights::Rights;
 use super::settings::KafkaSettings;
 use super::shared::Shared;
 
@@ -31,6 +32,7 @@ pub(super) struct KafkaLink {
     pub(super) held: Option<(u32, u64)>,
     /// Messages that the topics have although others failed that were sent with them, without a transaction; until they are settled.
     pub(super) delivered: HashSet<(u32, u64)>,
+    pub(super) rights: Rights,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
 }
@@ -69,6 +71,7 @@ impl KafkaLink {
             apart: Intervals::default(),
             held: None,
             delivered: HashSet::new(),
+            rights: Rights::default(),
             has_warned: false,
         }
     }

@@ -23,7 +23,8 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
-use super::sent::SentMessage;
+use super::rights::Rights;
+use super::sent::{Sent, SentMessage};
 use super::settings::{KafkaSettings, Key};
 use super::shared::Shared;
 use super::size::TransactionSize;
@@ -138,8 +139,10 @@ impl Connection {
             Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
         };
         if !self.sent.is_empty() {
-            if self.settings.is_exactly_once {
-                self.send_progress(link)?;
+            if self.settings.is_exactly_once
+                && let Err(ended) = self.send_progress(link)
+            {
+                return if self.is_denied() { self.recover(link, call, None) } else { Err(ended) };
             }
             self.wait_delivered(link, call)?;
             if self.producer.context().has_failures() {
@@ -157,6 +160,9 @@ impl Connection {
                 true => self.settings.transaction_timeout,
                 false => super::connection::RESPONSE_TIMEOUT,
             };
+            if self.settings.template.has_fields() {
+                link.rights.prove(self.sent.topics());
+            }
             let of = TransactionSize { messages: self.sent.len(), bytes: self.sent.bytes() };
             link.shared.taken(of, self.committed_at.duration_since(self.begun_at), timeout);
         }
@@ -184,7 +190,7 @@ impl Connection {
             let Connection {
                 producer, settings, positions, sent, message_bytes_max, topics, begun_at, ..
             } = self;
-            let KafkaLink { outgoing, encoder, refused, shared, held, delivered, .. } = link;
+            let KafkaLink { outgoing, encoder, refused, shared, held, delivered, rights, .. } = link;
             let message_bytes_max = *message_bytes_max;
             let mut looked = Looked { refused, shared, delivered, message_bytes_max, set_apart: Vec::new() };
             let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
@@ -200,7 +206,7 @@ impl Connection {
                 if *held == Some(record) && !sent.is_empty() {
                     return Err(Stop::Full);
                 }
-                let topic = topic_of(topics, message.topic, sent.is_empty(), settings, call)?;
+                let topic = topic_of((topics, rights), message.topic, sent, settings, call)?;
                 if sent.is_empty() {
                     *begun_at = Instant::now();
                     if settings.is_exactly_once {
@@ -326,7 +332,11 @@ impl Connection {
             link.shared.too_large.taken();
         }
         self.check_fatal().inspect_err(|_| link.shared.shrink())?;
-        let mut judged = self.judge(&failures);
+        let has_denied = self.leave_out_denied(link, &failures)?;
+        let mut judged = self.judge(link, &failures);
+        if has_denied && self.settings.is_exactly_once {
+            judged.trouble = None;
+        }
         if has_waited {
             self.note_delivered(link, &failures);
         }
@@ -336,7 +346,7 @@ impl Connection {
         }
         if self.settings.is_exactly_once {
             // One round for each batch with a refused message would be too many.
-            let late = self.judge(&self.abort(call)?);
+            let late = self.judge(link, &self.abort(call)?);
             let room = REFUSED_IN_A_ROW_MAX.saturating_sub(judged.refused.len());
             judged.refused.extend(late.refused.into_iter().take(room));
             judged.too_large.extend(late.too_large);
@@ -346,7 +356,7 @@ impl Connection {
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
         let Judged { refused, too_large, needs_smaller_batch, has_innocent, .. } = judged;
-        if refused.is_empty() && too_large.is_empty() && !needs_smaller_batch {
+        if refused.is_empty() && too_large.is_empty() && !needs_smaller_batch && !has_denied {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
         }
@@ -373,8 +383,29 @@ impl Connection {
         delivered.extend(self.sent.delivered(&failed, |record| refused.reason(record).is_some()));
     }
 
+    /// Whether the brokers refuse the transaction because of the user's rights on a topic. librdkafka says so when it is to begin another
+    /// one, which it does not.
+    fn is_denied(&self) -> bool {
+        let asks = self.settings.is_exactly_once && !self.sent.is_empty();
+        let code = || self.producer.begin_transaction().err().and_then(|error| error.rdkafka_error_code());
+        asks && code() == Some(Code::TopicAuthorizationFailed)
+    }
+
+    /// Leaves topics of a template out that the user may not write to. Returns `false` if that is not why something failed.
+    fn leave_out_denied(&self, link: &mut KafkaLink, failures: &[Failure]) -> Result<bool, Ended> {
+        if !self.is_denied() {
+            return Ok(link.rights.leave_out(failures, &self.sent, &self.settings));
+        }
+        if !link.rights.leave_out_one(self.sent.topics(), &self.settings) {
+            return Err(Ended::Failed(described_code(&self.settings, Code::TopicAuthorizationFailed)));
+        }
+        // A transaction without a partition cannot be taken back: the next connection goes on without the topic.
+        link.shared.wrote();
+        Ok(true)
+    }
+
     /// What failures of this transaction mean.
-    fn judge(&self, failures: &[Failure]) -> Judged {
+    fn judge(&self, link: &KafkaLink, failures: &[Failure]) -> Judged {
         let mut judged = Judged {
             // The brokers blame some messages of a batch, and not all.
             has_innocent: failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord),
@@ -392,6 +423,9 @@ impl Connection {
                 (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
                     judged.needs_smaller_batch = true;
                 }
+                (_, Some(message))
+                    if code == Code::TopicAuthorizationFailed
+                        && link.rights.is_denied(self.sent.topic_of(&message)) => {}
                 _ => judged.trouble = Some(code),
             }
         }
@@ -520,20 +554,20 @@ fn refusal(code: Code) -> Arc<str> {
     format!("the brokers refuse the message: {code}").into()
 }
 
-/// The topic that a message goes to, which is `name` unless that is missing.
+/// The topic that a message goes to, which is `name` unless that is missing, or the user may not write to it.
 fn topic_of<'a>(
-    topics: &mut KnownTopics,
+    (topics, rights): (&mut KnownTopics, &Rights),
     name: &'a str,
-    is_first: bool,
+    sent: &Sent,
     settings: &'a KafkaSettings,
     call: &Call<'_>,
 ) -> Result<&'a str, Stop> {
     if !settings.template.has_fields() {
         return Ok(name);
     }
-    let mut place = topics.place(name);
+    let mut place = if rights.is_denied(name) { Place::Other } else { topics.place(name) };
     if place == Place::Unknown {
-        if !is_first {
+        if !sent.is_empty() {
             // A transaction that is begun does not wait for a topic that is made.
             return Err(Stop::Full);
         }
@@ -541,7 +575,8 @@ fn topic_of<'a>(
         let found = cluster.and_then(|cluster| topics.look(name, settings, &cluster));
         place = found.map_err(|ended| Stop::Unsent(Unsent::Ended(ended)))?;
     }
-    Ok(if place == Place::Own { name } else { &settings.topic })
+    let topic = if place == Place::Own { name } else { &settings.topic };
+    if rights.may_join(topic, sent.topics()) { Ok(topic) } else { Err(Stop::Full) }
 }
 
 /// Gives a message to librdkafka. Waits while librdkafka has no room.
