@@ -40,6 +40,7 @@ mod outgoing;
 mod phases;
 mod positions;
 mod proxy;
+mod refused;
 mod rejected;
 mod requests;
 mod resend;
@@ -53,6 +54,7 @@ mod tasks;
 mod texts;
 mod thread;
 pub mod tls_options;
+mod too_large;
 pub use again::Again;
 pub use backlog::{OVER_LIMIT, common_options, rfc3339_ns};
 pub use dead_letters::DEAD_LETTERS_OPTION;
@@ -74,6 +76,7 @@ pub use outgoing::{Encode, Known, Outcomes, OutgoingGroups, Rejection};
 pub use phases::{Interrupted, Lifecycle, Phase, SinkLifecycle};
 pub use positions::{Position, Positions, Stored};
 pub use proxy::{PROXY, Proxy, ProxyConnector};
+pub use refused::{REFUSED_MAX, REFUSED_RUNS_MAX, Reason, Refused};
 pub use rejected::DeadLetter;
 pub use requests::{
     Answer, Exchange, REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, SteppedClock, Verdict,
@@ -87,3 +90,4 @@ pub use step::{Goal, SinkStep};
 pub use tasks::wait_for_task;
 pub use texts::Texts;
 pub use thread::PendingSink;
+pub use too_large::TooLarge;

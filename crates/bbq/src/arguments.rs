@@ -419,7 +419,7 @@ pub(crate) struct AdminArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-Keys: q quit, arrows and page keys scroll, Tab the next table, s sort, / filter, space pause, + and - interval, h help.
+Keys: q quit, arrows and page keys scroll, Tab the next table, s sort, / filter, space hold, p pause a sink, + and - interval, h help.
 Examples:
   bbq top
   bbq top --once

@@ -13,6 +13,9 @@ use crate::safe_text::safe;
 use crate::status_table::dropped;
 use crate::token;
 
+/// What to do if the server is older than orders.
+pub(crate) const OTHERWISE: &str = "upgrade that server first";
+
 pub(crate) fn run(arguments: &SinkArguments) -> anyhow::Result<Outcome> {
     match &arguments.command {
         SinkCommand::List(server) => list(server),
@@ -57,18 +60,22 @@ fn change(sink: &SinkName, action: &str, more: Option<(&str, &str)>) -> anyhow::
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server = &sink.server;
     let token = token::read(server.token_file.as_deref()).map_err(misuse)?;
-    let mut query = Serializer::new(String::new());
-    query.append_pair("name", &sink.name);
-    if let Some((key, value)) = more {
-        query.append_pair(key, value);
-    }
-    let path = format!("/sinks/{action}?{}", query.finish());
-    let otherwise = "upgrade that server first";
-    match runtime.block_on(ask_to_change(server.admin, token.as_ref(), &path, otherwise))? {
+    let path = path(&sink.name, action, more);
+    match runtime.block_on(ask_to_change(server.admin, token.as_ref(), &path, OTHERWISE))? {
         Ok(done) => {
             writeln!(io::stdout(), "{}", safe(&done, false))?;
             Ok(Outcome::Done)
         }
         Err(why) => bail!("the server refused: {}", safe(&why, false)),
     }
+}
+
+/// Where the admin is told to do something with a sink.
+pub(crate) fn path(name: &str, action: &str, more: Option<(&str, &str)>) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("name", name);
+    if let Some((key, value)) = more {
+        query.append_pair(key, value);
+    }
+    format!("/sinks/{action}?{}", query.finish())
 }

@@ -14,8 +14,8 @@ pub(super) const HELP: &[&str] = &[
     "s, F6            sort by the next column; behind the last, as configured",
     "I                invert the order",
     "/, F4            only rows with a text; Enter keeps it, Esc ends it",
-    "space            pause; again, go on",
-    "+, -             ask less or more often",
+    "space            hold the numbers; again, go on.  +, -: ask less or more often",
+    "p                pause a sink, or resume it: Up, Down choose, Enter does it",
     "h, F1, ?         this help;  Ctrl-L: draw again;  Ctrl-Z: suspend",
     "",
     "! problem, * notice, ~ warning. < and > in a head: Left and Right show more",
@@ -32,7 +32,7 @@ pub(super) const HELP: &[&str] = &[
 
 /// For the last line.
 pub(super) const SHORT_FOOTER: &str = "F1 Help F10 Quit";
-pub(super) const FOOTER: &str = "F1 Help Tab Table F4 Filter F6 Sort Space Pause +- Interval F10 Quit";
+pub(super) const FOOTER: &str = "F1 Help Tab Table F4 Filter F6 Sort Space Hold P Sink +- Pace F10 Quit";
 
 /// `None` if the key has no meaning.
 pub(super) fn action_of(key: KeyEvent, edits_filter: bool) -> Option<Action> {
@@ -81,6 +81,7 @@ fn of_character(character: char) -> Option<Action> {
         's' => Action::Sort,
         'I' => Action::Invert,
         ' ' => Action::Pause,
+        'p' => Action::Order,
         '+' => Action::Slower,
         '-' => Action::Faster,
         _ => return None,

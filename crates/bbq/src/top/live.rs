@@ -11,11 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::model::Model;
 use super::number::duration;
-use super::screen::{Action, PARTS, Screen};
+use super::screen::{Action, PARTS, Screen, SinkOrder};
 use super::snapshot::Snapshot;
 use super::terminal::{Input, Terminal, inputs};
 use super::{keys, view};
 use crate::outcome::Outcome;
+use crate::question::ask_to_change;
+use crate::sink::{self, OTHERWISE};
 
 /// A server that is away is not asked more often: another program may have its address.
 pub(super) const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -23,6 +25,8 @@ pub(super) const AWAY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const AWAY_TICK: Duration = Duration::from_secs(1);
 
 type Asking<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Snapshot>> + 'a>>;
+/// A sink is told something. Returns what the server says.
+type Telling<'a> = Pin<Box<dyn Future<Output = String> + 'a>>;
 
 /// What the screen shows, and of whom.
 struct Live<'a> {
@@ -49,6 +53,7 @@ pub(super) async fn run(
     let mut terminal = Terminal::open()?;
     let mut inputs = inputs()?;
     let mut asking: Option<Asking<'_>> = None;
+    let mut telling: Option<Telling<'_>> = None;
     loop {
         let model = Model::new(admin, live.before.as_ref(), &live.now);
         live.screen.away = live.failure.as_ref().map(|why| {
@@ -78,13 +83,29 @@ pub(super) async fn run(
                         Action::Interrupt => return Ok(Outcome::Signal(SIGINT as u8)),
                         Action::Suspend => terminal.suspend()?,
                         Action::Redraw => terminal.clear()?,
+                        Action::Accept => match live.screen.take_order(&model) {
+                            Some(_) if telling.is_some() => {
+                                live.screen.notice = Some("the server has not answered the last order".to_owned());
+                            }
+                            Some(order) => {
+                                live.screen.notice = Some(format!("telling the sink {}", order.name));
+                                telling = Some(Box::pin(tell(admin, token, order)));
+                            }
+                            None => live.screen.act(action, &model, &rows),
+                        },
                         _ => live.screen.act(action, &model, &rows),
                     }
                 }
             },
-            answer = answer_of(&mut asking) => {
+            answer = result_of(&mut asking) => {
                 asking = None;
                 live.take(answer);
+            }
+            said = result_of(&mut telling) => {
+                telling = None;
+                live.screen.notice = Some(said);
+                // What has changed is shown at once.
+                asking.get_or_insert_with(|| Box::pin(Snapshot::ask(admin, token, || {})));
             }
             () = tokio::time::sleep(wake) => {}
         }
@@ -103,10 +124,20 @@ async fn next(
     }
 }
 
-async fn answer_of(asking: &mut Option<Asking<'_>>) -> anyhow::Result<Snapshot> {
-    match asking {
-        Some(asking) => asking.await,
+async fn result_of<T>(running: &mut Option<Pin<Box<dyn Future<Output = T> + '_>>>) -> T {
+    match running {
+        Some(running) => running.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Does what `bbq sink pause` and `bbq sink resume` do.
+async fn tell(admin: SocketAddr, token: Option<&Secret>, SinkOrder { name, pauses }: SinkOrder) -> String {
+    let path = sink::path(&name, if pauses { "pause" } else { "resume" }, None);
+    match ask_to_change(admin, token, &path, OTHERWISE).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(why)) => format!("the server refused: {why}"),
+        Err(error) => format!("{error:#}"),
     }
 }
 

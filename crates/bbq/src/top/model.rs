@@ -14,6 +14,8 @@ use crate::time_left::time_left;
 
 /// The tables that a model has.
 pub(super) const PANES: usize = 4;
+/// The table of the sinks.
+pub(super) const SINKS: usize = 0;
 
 pub(super) struct Model {
     /// Parts, the first of which is always shown.

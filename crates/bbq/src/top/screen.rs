@@ -1,7 +1,8 @@
 //! What a person chose with keys: the table in focus, the places, the order, the filter.
 
-use super::model::{Model, PANES};
-use super::pane::Sort;
+use super::model::{Model, PANES, SINKS};
+use super::pane::{Row, Sort};
+use super::tables::PAUSED;
 
 /// Tab goes around the findings and the tables.
 pub(super) const PARTS: usize = PANES + 1;
@@ -23,6 +24,10 @@ pub(super) struct Screen {
     pub(super) filter: String,
     pub(super) edits_filter: bool,
     pub(super) is_paused: bool,
+    /// The name of the sink that is to be paused, or to go on, if the person says yes.
+    order: Option<String>,
+    /// What became of the last order, until the next key.
+    pub(super) notice: Option<String>,
     pub(super) shows_help: bool,
     pub(super) interval_seconds: f64,
     /// Why there is no answer, and for how long.
@@ -52,6 +57,8 @@ pub(super) enum Action {
     Invert,
     Filter,
     Pause,
+    /// To pause a sink.
+    Order,
     Help,
     Faster,
     Slower,
@@ -59,6 +66,14 @@ pub(super) enum Action {
     Erase,
     Accept,
     Cancel,
+}
+
+/// What a sink is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SinkOrder {
+    pub(super) name: String,
+    /// Otherwise it resumes.
+    pub(super) pauses: bool,
 }
 
 impl Screen {
@@ -71,6 +86,8 @@ impl Screen {
             filter: String::new(),
             edits_filter: false,
             is_paused: false,
+            order: None,
+            notice: None,
             shows_help: false,
             interval_seconds,
             away: None,
@@ -83,6 +100,14 @@ impl Screen {
     pub(super) fn act(&mut self, action: Action, model: &Model, rows: &[usize; PARTS]) {
         let focus = self.focus;
         let page = isize::try_from(rows[focus].max(1)).unwrap_or(isize::MAX);
+        self.notice = None;
+        if let Some(name) = self.order.take() {
+            match action {
+                Action::Scroll(by) => return self.order = self.other_sink(model, &name, by),
+                Action::Cancel => return,
+                _ => {}
+            }
+        }
         match action {
             Action::Scroll(by) => self.first[focus] = self.first[focus].saturating_add_signed(by),
             Action::Page(by) => {
@@ -104,6 +129,7 @@ impl Screen {
             }
             Action::Filter => self.edits_filter = true,
             Action::Pause => self.is_paused = !self.is_paused,
+            Action::Order => self.order = self.other_sink(model, "", 0),
             Action::Help => self.shows_help = !self.shows_help,
             Action::Faster => self.interval_seconds = faster(self.interval_seconds),
             Action::Slower => self.interval_seconds = slower(self.interval_seconds),
@@ -122,6 +148,33 @@ impl Screen {
             }
             Action::Quit | Action::Interrupt | Action::Suspend | Action::Redraw => {}
         }
+    }
+
+    /// The sink beside the one of this name, or the first.
+    fn other_sink(&self, model: &Model, name: &str, by: isize) -> Option<String> {
+        let names = self.sinks(model);
+        let place = names.iter().position(|row| row.cells[0].text == name).unwrap_or_default();
+        let place = place.saturating_add_signed(by).min(names.len().saturating_sub(1));
+        names.get(place).map(|row| row.cells[0].text.clone())
+    }
+
+    /// The rows of sinks that are shown.
+    fn sinks<'a>(&self, model: &'a Model) -> Vec<&'a Row> {
+        model.panes[SINKS].shown(&self.filter, self.sort[SINKS + 1])
+    }
+
+    /// What the sink is told that is chosen, if it is still there.
+    pub(super) fn order(&self, model: &Model) -> Option<SinkOrder> {
+        let name = self.order.as_ref()?;
+        let row = self.sinks(model).into_iter().find(|row| row.cells[0].text == *name)?;
+        Some(SinkOrder { name: name.clone(), pauses: row.cells[1].text != PAUSED })
+    }
+
+    /// The same, once the person has said yes.
+    pub(super) fn take_order(&mut self, model: &Model) -> Option<SinkOrder> {
+        let order = self.order(model);
+        self.order = None;
+        order
     }
 
     /// As configured, then by each column: numbers from the largest, text from its beginning.

@@ -54,6 +54,8 @@ const SINKS: &[Column] = &[
     text("DROPPED"),
     text("PROBLEM"),
 ];
+/// The state of a sink that an operator has paused.
+pub(super) const PAUSED: &str = "paused";
 /// A queue that is fuller than this share is a problem.
 const QUEUE_FULL: f64 = 0.8;
 
@@ -188,7 +190,7 @@ pub(super) fn sinks(pair: Pair<'_>) -> Pane {
 
 fn state(sink: &SinkStatus, pace: Option<f64>) -> &'static str {
     match sink.problem() {
-        _ if sink.paused => "paused",
+        _ if sink.paused => PAUSED,
         Some(_) => "cannot deliver",
         None if sink.queued > 0 && pace == Some(0.0) => "waiting",
         None if sink.queued > 0 => "delivering",

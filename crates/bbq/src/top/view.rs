@@ -11,7 +11,7 @@ use super::look::Look;
 use super::model::{Balance, Model, PANES, State, Term};
 use super::number::{count, exact};
 use super::pane_view::{self, Shown};
-use super::screen::{FINDINGS, PARTS, Screen};
+use super::screen::{FINDINGS, PARTS, Screen, SinkOrder};
 use super::text::{cut, cut_middle, fit, safe, width};
 use super::{findings_view, keys};
 
@@ -39,7 +39,7 @@ pub(super) fn draw(model: &Model, screen: &mut Screen, area: Rect, buffer: &mut 
         screen.first[part] = shown.first;
         lines.extend(pane_view::lines(&model.panes[pane], &shown, height, columns, &look));
     }
-    finish(lines, screen, &heights, area, buffer, &look);
+    finish(lines, (model, screen), &heights, area, buffer, &look);
     rows
 }
 
@@ -103,7 +103,7 @@ fn wanted(model: &Model, screen: &Screen, shown: &[Shown<'_>], area: Rect) -> Wa
 
 fn finish(
     mut lines: Vec<Line<'static>>,
-    screen: &Screen,
+    (model, screen): (&Model, &Screen),
     heights: &Heights,
     area: Rect,
     buffer: &mut Buffer,
@@ -116,7 +116,7 @@ fn finish(
     }
     if heights.footer > 0 {
         lines.resize(height - 1, Line::default());
-        lines.push(footer(screen, usize::from(area.width), look));
+        lines.push(footer(model, screen, usize::from(area.width), look));
     }
     Paragraph::new(lines).render(area, buffer);
 }
@@ -180,8 +180,13 @@ fn sums(model: &Model, columns: usize, look: &Look) -> Vec<Line<'static>> {
     lines
 }
 
-fn footer(screen: &Screen, columns: usize, look: &Look) -> Line<'static> {
-    let text = if screen.edits_filter {
+fn footer(model: &Model, screen: &Screen, columns: usize, look: &Look) -> Line<'static> {
+    let text = if let Some(SinkOrder { name, pauses }) = screen.order(model) {
+        let what = if pauses { "Pause" } else { "Resume" };
+        format!("{what} sink {name}?  Enter does it, Up and Down choose another, Esc ends it")
+    } else if let Some(notice) = &screen.notice {
+        notice.clone()
+    } else if screen.edits_filter {
         format!("Filter: {}_   Enter keeps it, Esc ends it", screen.filter)
     } else if screen.filter.is_empty() {
         format!("{}  {} s", keys::FOOTER, screen.interval_seconds)

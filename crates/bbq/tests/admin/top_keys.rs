@@ -2,8 +2,11 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+use std::fs;
+use std::process::{Command, Stdio};
+
 use super::terminal::Terminal;
-use crate::support::{PATIENCE, Setup, pause};
+use crate::support::{BBQ, PATIENCE, Server, Setup, pause, run};
 
 fn setup() -> Setup {
     let listen = ["bravo", "alpha", "charlie"].iter().enumerate();
@@ -95,6 +98,57 @@ fn a_pause_holds_the_numbers_and_help_and_interval_are_shown() {
     top.wait("the numbers", |screen| screen.contains(" 77 =") && !screen.contains("PAUSED"));
     top.press("\x03");
     assert_eq!(top.wait_end(), Some(130));
+}
+
+/// What `bbq sink list` says of the sink with this name.
+fn state_of(setup: &Setup, name: &str, token: &str) -> String {
+    let mut command = Command::new(BBQ);
+    let listed = run(command.args(["sink", "list", "--admin", &setup.admin()]).env("BBQ_TOKEN", token), b"");
+    let listed = String::from_utf8(listed.stdout).expect("text");
+    let mut lines = listed.lines().skip_while(|line| *line != name);
+    lines.nth(1).expect("its state").trim().to_owned()
+}
+
+#[test]
+fn a_sink_is_paused_and_goes_on() {
+    const TOKEN: &str = "token-of-an-operator";
+    for has_tokens in [false, true] {
+        let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+        setup.set_sinks(&["file:{dir}/a.log?name=archive of all", "file:{dir}/b.log?name=other"]);
+        if has_tokens {
+            let tokens = setup.path().join("tokens");
+            fs::write(&tokens, format!("somebody {TOKEN}\n")).expect("a file");
+            setup = setup.config(&format!("admin_token_file = \"{}\"\n", tokens.display()));
+        }
+        let log = fs::File::create(setup.path().join("log")).expect("a log");
+        let child = setup.command().stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+        let _server = Server { setup: &setup, child };
+        setup.wait_log("ready");
+        let top = Terminal::top_with(&setup, &["--interval", "0.2"], &[("BBQ_TOKEN", TOKEN)]);
+        top.wait("the sinks", |screen| screen.contains("archive of all") && screen.contains("P Sink"));
+        top.press("p");
+        top.wait("the question", |screen| screen.contains("Pause sink archive of all?  Enter does it"));
+        top.press("\x1b[B");
+        top.wait("the next sink", |screen| screen.contains("Pause sink other?"));
+        top.press("\x1b[A");
+        top.wait("the first sink", |screen| screen.contains("Pause sink archive of all?"));
+        top.press("\x1b");
+        top.wait("no question", |screen| screen.contains("F10 Quit"));
+        assert_eq!(state_of(&setup, "archive of all", TOKEN), "delivers", "nobody has said yes");
+        top.press("p\x1b[B\r");
+        top.wait("the pause", |screen| screen.contains("paused other: messages wait in the spool"));
+        assert_eq!(state_of(&setup, "other", TOKEN), "paused");
+        assert_eq!(state_of(&setup, "archive of all", TOKEN), "delivers");
+        let is_shown = |line: &str| line.split_whitespace().take(2).eq(["other", "paused"]);
+        top.wait("its state", |screen| screen.lines().any(is_shown));
+        top.press("p\x1b[B");
+        top.wait("the question", |screen| screen.contains("Resume sink other?"));
+        top.press("\r");
+        top.wait("the end of the pause", |screen| screen.contains("resumed other: it delivers"));
+        assert_eq!(state_of(&setup, "other", TOKEN), "delivers");
+        top.press("q");
+        assert_eq!(top.wait_end(), Some(0));
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) fn edge(kafka: &Kafka, topic: &str, query: &str) -> Setup {
     edge_to(&kafka.address(), topic, query)
 }
 
-fn edge_to(address: &str, topic: &str, query: &str) -> Setup {
+pub(crate) fn edge_to(address: &str, topic: &str, query: &str) -> Setup {
     unconfigured(address, topic, query).config("drain_timeout_seconds = 1\n")
 }
 
@@ -594,6 +594,12 @@ fn a_sender_of_what_a_topic_refuses_does_not_stop_the_sink() {
         let expected: String = (0..refused).map(|number| format!("refused {number}\n")).collect();
         assert_eq!(letters(&first), expected);
     }
+}
+
+/// The options for a user of the broker's port with TLS.
+pub(crate) fn user(kafka: &Kafka, user: &str) -> String {
+    let (ca, password) = (kafka.file("ca.pem"), kafka.file("password"));
+    format!("tls_ca={}&user={user}&password_file={}", ca.display(), password.display())
 }
 
 /// What is wrong, and words that name the remedy.

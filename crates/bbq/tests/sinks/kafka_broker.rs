@@ -227,6 +227,29 @@ impl Kafka {
         self.tool("org.apache.kafka.tools.ConfigCommand", &what);
     }
 
+    /// Lets a user do what a sink needs, with topics that begin with these letters.
+    pub(crate) fn allow(&self, user: &str, prefix: &str) {
+        let principal = format!("User:{user}");
+        let each = |what: &[&str]| {
+            let mut arguments = vec!["--force", "--resource-pattern-type", "prefixed"];
+            arguments.extend(what);
+            self.tool("org.apache.kafka.tools.AclCommand", &arguments);
+        };
+        let rights =
+            ["Describe", "Read", "Write", "Create"].map(|operation| ["--operation", operation]).concat();
+        let topic = [&["--add", "--allow-principal", &principal, "--topic", prefix][..], &rights].concat();
+        each(&topic);
+        each(&["--add", "--allow-principal", &principal, "--transactional-id", "bbq-", "--operation", "All"]);
+    }
+
+    /// Forbids a user to write to a topic; that it may describe the topic stays.
+    pub(crate) fn forbid_writing(&self, user: &str, topic: &str) {
+        let principal = format!("User:{user}");
+        let what =
+            ["--add", "--deny-principal", &principal, "--topic", topic, "--operation", "Write", "--force"];
+        self.tool("org.apache.kafka.tools.AclCommand", &what);
+    }
+
     /// What Kafka's tool says of a topic.
     pub(crate) fn describe(&self, topic: &str) -> String {
         let mut command = java("org.apache.kafka.tools.TopicCommand");

@@ -44,6 +44,8 @@ mod kafka_broker;
 #[cfg(feature = "kafka")]
 mod kafka_cluster;
 mod last_number;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod limits_too_small;
 mod logrotate;
 mod lost_log;
 mod many_groups;
@@ -65,6 +67,8 @@ mod objects;
 mod orders;
 mod otlp;
 mod otlp_responses;
+#[cfg(all(feature = "kafka", feature = "nats"))]
+mod permissions;
 mod presets;
 mod read_error;
 mod receivers;

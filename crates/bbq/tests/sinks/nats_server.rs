@@ -63,6 +63,13 @@ impl Nats {
         self
     }
 
+    /// With something else in its file of configuration.
+    pub(crate) fn reconfigured(mut self, from: &str, to: &str) -> Nats {
+        assert!(self.config.contains(from), "{}", self.config);
+        self.config = self.config.replace(from, to);
+        self
+    }
+
     /// `HOST:PORT`.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

@@ -4,7 +4,12 @@
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
+
+use serde_json::json;
 
 use super::kafka::{LEFT_OPEN, edge, wait_told};
 use super::kafka_broker::{Kafka, shared};
@@ -12,8 +17,8 @@ use super::nats::{STREAM, assert_once_and_in_order, edge_to};
 use super::nats_client::Message;
 use super::nats_server::{Nats, new_server};
 use super::senders::{Senders, start, wait_more};
-use crate::support::PATIENCE;
 use crate::support::random::Random;
+use crate::support::{PATIENCE, assert_balanced};
 
 const HOSTS: u32 = 3;
 const SENDERS: u32 = 4;
@@ -197,4 +202,37 @@ fn a_topic_is_created_and_a_message_without_a_host_has_one() {
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     let values: Vec<String> = kafka.read("made-till-none").into_iter().map(|record| record.value).collect();
     assert_eq!(values, ["a line"]);
+}
+
+/// Without transactions, what a topic refuses is no reason to send again what others have taken. One topic refuses messages without a key; those
+/// of unix sockets have no peer, which the key is made of.
+#[test]
+fn what_was_delivered_beside_a_refused_message_does_not_come_again() {
+    const COUNT: u64 = 50;
+    let kafka = shared();
+    kafka.create("split-local", &["cleanup.policy=compact"]);
+    ["split-till", "split-other"].iter().for_each(|topic| kafka.create(topic, &[]));
+    let first =
+        edge(&kafka, "split-{listener}", "exactly_once=off&create=off&key=peer").with(&["--workers", "1"]);
+    // All are queued before any is sent.
+    let at_first = first.start();
+    at_first.wait_log("writing");
+    at_first.freeze();
+    let mut local = UnixStream::connect(first.path().join("socket")).expect("it listens");
+    let mut remote = TcpStream::connect(first.address(1)).expect("it listens");
+    for number in 0..COUNT {
+        writeln!(local, "refused {number}").expect("it has room");
+        writeln!(remote, "taken {number}").expect("it has room");
+    }
+    drop((local, remote));
+    at_first.signal(libc::SIGCONT);
+    let status = at_first.wait_status("all", |status| {
+        status["ledger"]["received"] == 2 * COUNT && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    assert_eq!(status["ledger"]["dropped"], json!({ "refused": COUNT }));
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    let values: Vec<String> = kafka.read("split-till").into_iter().map(|record| record.value).collect();
+    let expected: Vec<String> = (0..COUNT).map(|number| format!("taken {number}")).collect();
+    assert_eq!(values, expected);
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bbq_sink::{Positions, TAKEN_OVER};
+use bbq_sink::{Positions, Refused, TAKEN_OVER};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, Producer as _};
 use tracing::warn;
@@ -18,7 +18,7 @@ use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
 use super::progress::Progress;
-use super::refused::Refused;
+use super::sent::Sent;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 use super::topics::KnownTopics;
@@ -50,8 +50,8 @@ pub(super) struct Connection {
     pub(super) begun_at: Instant,
     /// When the last transaction was committed.
     pub(super) committed_at: Instant,
-    /// The messages of the transaction, and the bytes of each.
-    pub(super) sent: Vec<((u32, u64), usize)>,
+    /// The messages of the transaction.
+    pub(super) sent: Sent,
     pub(super) known_end: KnownEnd,
     pub(super) topics: KnownTopics,
 }
@@ -128,7 +128,7 @@ impl Connection {
             batch_bytes,
             begun_at: Instant::now(),
             committed_at: Instant::now(),
-            sent: Vec::new(),
+            sent: Sent::default(),
             known_end: KnownEnd::new(0),
             topics: KnownTopics::find(&settings, &cluster)?,
         };

@@ -25,10 +25,11 @@
 //! up nothing else.
 //!
 //! `thread` is that thread, `links` and `link` what it gets from the driver, `run` goes from one connection to the next; `connection`
-//! is a producer that is ready, `transaction` writes with it; `cluster` asks the brokers, and makes the second topic, `copies` says on how
+//! is a producer that is ready, `transaction` writes with it, `sent` is what librdkafka was given for one, `rights` leaves out topics that
+//! the user may not write to; `cluster` asks the brokers, and makes the second topic, `copies` says on how
 //! many brokers the topics are, `topic` reads their names, `topics` knows which topics of a template are there,
 //! `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that the brokers have left open;
-//! `size` says how large a transaction may be; `encoder` makes messages, `refused` are those that the brokers refuse; `client` configures librdkafka,
+//! `size` says how large a transaction may be; `encoder` makes messages; `client` configures librdkafka,
 //! `context` hears from it, `problem` says what its errors mean; `shared` is what outlives a connection, `settings` what the SPEC says,
 //! `security` its TLS and SASL, `target` the SPEC.
 //!
@@ -49,9 +50,10 @@ mod link;
 mod links;
 mod problem;
 mod progress;
-mod refused;
+mod rights;
 mod run;
 mod security;
+mod sent;
 mod settings;
 mod shared;
 mod size;

@@ -1,14 +1,15 @@
 //! What a connection goes on with after another: the groups on their way.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-use bbq_sink::{Intervals, OutgoingGroups, PendingGroup, Positions, Settled};
+use bbq_sink::{Intervals, OutgoingGroups, PendingGroup, Positions, Refused, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
 use super::encoder::Encoder;
-use super::refused::Refused;
+use super::rights::Rights;
 use super::settings::KafkaSettings;
 use super::shared::Shared;
 
@@ -27,6 +28,11 @@ pub(super) struct KafkaLink {
     pub(super) refused_in_a_row: usize,
     /// When messages are set apart that a topic refuses which has taken nothing yet.
     pub(super) apart: Intervals,
+    /// A message that is too large and not to be set apart now: it begins a transaction, so that what is in front of it is taken.
+    pub(super) held: Option<(u32, u64)>,
+    /// Messages that the topics have although others failed that were sent with them, without a transaction; until they are settled.
+    pub(super) delivered: HashSet<(u32, u64)>,
+    pub(super) rights: Rights,
     /// Whether it was told that the topics could be safer.
     pub(super) has_warned: bool,
 }
@@ -63,6 +69,9 @@ impl KafkaLink {
             has_taken: false,
             refused_in_a_row: 0,
             apart: Intervals::default(),
+            held: None,
+            delivered: HashSet::new(),
+            rights: Rights::default(),
             has_warned: false,
         }
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use bbq_sink::Positions;
+use bbq_sink::{Positions, Refused};
 use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -23,7 +23,6 @@ use super::cluster::{Cluster, RESPONSE_TIMEOUT};
 use super::context::Context;
 use super::link::Ended;
 use super::problem::{MAJORITY, described};
-use super::refused::Refused;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 

@@ -4,10 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bbq_sink::{Doubts, Losses, Position, Positions};
+use bbq_sink::{Doubts, Losses, Position, Positions, Refused, TooLarge};
 use bbq_spool::LanePlace;
 
-use super::refused::Refused;
 use super::size::TransactionSize;
 
 /// What the cursor remembers.
@@ -33,6 +32,7 @@ pub(super) struct Shared {
     /// Another one each time that the sink is opened.
     pub(super) writer: String,
     pub(super) doubts: Arc<Doubts>,
+    pub(super) too_large: TooLarge,
     state: Mutex<State>,
 }
 
@@ -116,7 +116,13 @@ impl Shared {
             batch_bytes_max: None,
             size: TransactionSize::largest(),
         };
-        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
+        Ok(Shared {
+            id,
+            writer: random_id()?,
+            doubts: Arc::default(),
+            too_large: TooLarge::default(),
+            state: Mutex::new(state),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

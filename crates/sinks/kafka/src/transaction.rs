@@ -2,11 +2,15 @@
 //!
 //! Without transactions, everything is the same but for their begin and end and for the progress.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bbq_sink::{CONFLICT, ONE_APART, Outcomes, Positions, Rejection};
+use bbq_sink::{
+    CONFLICT, Known, ONE_APART, Outcomes, Positions, REFUSED_MAX, REFUSED_RUNS_MAX, Refused, Rejection,
+    TooLarge,
+};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::time::timeout;
@@ -19,8 +23,10 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
-use super::refused::{MESSAGES_MAX, RUNS_MAX, Refused};
+use super::rights::Rights;
+use super::sent::{Sent, SentMessage};
 use super::settings::{KafkaSettings, Key};
+use super::shared::Shared;
 use super::size::TransactionSize;
 use super::thread::Call;
 use super::topics::{KnownTopics, Place};
@@ -40,8 +46,10 @@ const BATCH_BYTES_MIN: usize = 512;
 const FIRST_REFUSALS_MAX: usize = 16;
 /// Messages in a row that are given up between two waits, and at once: see `requests/refusals` of bbq-sink.
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
-/// Stands for the record about the progress; messages are numbered from 1 on.
+/// Stands for the record about the progress.
 pub(super) const PROGRESS: usize = 0;
+/// Messages are numbered from this one on.
+const FIRST: usize = PROGRESS + 1;
 /// Stands for a message of the sink's own, which is alone in its transaction.
 const OWN: usize = 1;
 
@@ -55,6 +63,8 @@ enum Unsent {
 #[derive(Default)]
 struct Judged {
     refused: Vec<((u32, u64), Code)>,
+    /// The numbers of messages that were alone in their batch.
+    too_large: Vec<(usize, Code)>,
     needs_smaller_batch: bool,
     /// Whether other messages of a batch with a refused one would be taken.
     has_innocent: bool,
@@ -66,8 +76,48 @@ struct Judged {
 enum Stop {
     /// A limit is reached.
     Full,
+    /// The message is too large, and so were all before it: why, and what to do.
+    Held(String),
     /// The message is not taken.
     Unsent(Unsent),
+}
+
+/// What becomes of a message.
+enum Next {
+    Sent,
+    /// The topic has it.
+    Taken,
+    Rejected(Rejection),
+}
+
+/// What is known of messages before they are sent.
+struct Looked<'a> {
+    refused: &'a Refused,
+    shared: &'a Shared,
+    delivered: &'a HashSet<(u32, u64)>,
+    message_bytes_max: usize,
+    /// Those that are too large. The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
+    set_apart: Vec<(u32, u64)>,
+}
+
+impl Looked<'_> {
+    fn at(&mut self, record: (u32, u64), bytes: usize, known: Known) -> Result<Next, Stop> {
+        if let Some(reason) = self.refused.reason(record) {
+            return Ok(Next::Rejected(reason.rejection()));
+        }
+        if known.is_stored || self.delivered.contains(&record) {
+            return Ok(Next::Taken);
+        }
+        if bytes <= self.message_bytes_max {
+            return Ok(Next::Sent);
+        }
+        let why = too_large_text(bytes, self.message_bytes_max);
+        if !self.shared.too_large.is_set_apart(record, Instant::now()) {
+            return Err(Stop::Held(why));
+        }
+        self.set_apart.push(record);
+        Ok(Next::Rejected(Rejection { why, has_letter: false }))
+    }
 }
 
 impl Connection {
@@ -89,8 +139,10 @@ impl Connection {
             Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
         };
         if !self.sent.is_empty() {
-            if self.settings.is_exactly_once {
-                self.send_progress(link)?;
+            if self.settings.is_exactly_once
+                && let Err(ended) = self.send_progress(link)
+            {
+                return if self.is_denied() { self.recover(link, call, None) } else { Err(ended) };
             }
             self.wait_delivered(link, call)?;
             if self.producer.context().has_failures() {
@@ -100,17 +152,18 @@ impl Connection {
                 self.commit(link, call).inspect_err(|_| link.shared.shrink())?;
             }
             link.shared.wrote();
-            (link.has_taken, link.refused_in_a_row) = (true, 0);
+            (link.has_taken, link.refused_in_a_row, link.held) = (true, 0, None);
+            link.shared.too_large.taken();
             self.producer.context().forget_error();
             self.committed_at = Instant::now();
             let timeout = match self.settings.is_exactly_once {
                 true => self.settings.transaction_timeout,
                 false => super::connection::RESPONSE_TIMEOUT,
             };
-            let of = TransactionSize {
-                messages: self.sent.len(),
-                bytes: self.sent.iter().map(|(_, bytes)| bytes).sum(),
-            };
+            if self.settings.template.has_fields() {
+                link.rights.prove(self.sent.topics());
+            }
+            let of = TransactionSize { messages: self.sent.len(), bytes: self.sent.bytes() };
             link.shared.taken(of, self.committed_at.duration_since(self.begun_at), timeout);
         }
         if !link.refused.is_empty() {
@@ -118,6 +171,9 @@ impl Connection {
         }
         link.outgoing.settle(outcomes);
         link.settle();
+        if !link.delivered.is_empty() {
+            link.delivered.retain(|(lane, number)| *number >= self.positions.record(*lane));
+        }
         Ok(())
     }
 
@@ -134,26 +190,23 @@ impl Connection {
             let Connection {
                 producer, settings, positions, sent, message_bytes_max, topics, begun_at, ..
             } = self;
-            let KafkaLink { outgoing, encoder, refused, .. } = link;
-            // The progress is to name them: after a kill the topic may take larger ones, and they are in no topic.
-            let mut too_large = Vec::new();
+            let KafkaLink { outgoing, encoder, refused, shared, held, delivered, rights, .. } = link;
+            let message_bytes_max = *message_bytes_max;
+            let mut looked = Looked { refused, shared, delivered, message_bytes_max, set_apart: Vec::new() };
             let filled = outgoing.take(encoder, positions, &mut outcomes, |message, known| {
                 if sent.len() >= size.messages || transaction_bytes >= size.bytes {
                     return Err(Stop::Full);
                 }
                 let (record, bytes) = (message.record, message.bytes);
-                if let Some(reason) = refused.reason(record) {
-                    return Ok(Some(reason.rejection()));
+                match looked.at(record, bytes, known)? {
+                    Next::Sent => {}
+                    Next::Taken => return Ok(None),
+                    Next::Rejected(rejection) => return Ok(Some(rejection)),
                 }
-                if known.is_stored {
-                    return Ok(None);
+                if *held == Some(record) && !sent.is_empty() {
+                    return Err(Stop::Full);
                 }
-                if bytes > *message_bytes_max {
-                    too_large.push(record);
-                    let why = too_large_text(bytes, *message_bytes_max);
-                    return Ok(Some(Rejection { why, has_letter: false }));
-                }
-                let topic = topic_of(topics, message.topic, sent.is_empty(), settings, call)?;
+                let topic = topic_of((topics, rights), message.topic, sent, settings, call)?;
                 if sent.is_empty() {
                     *begun_at = Instant::now();
                     if settings.is_exactly_once {
@@ -161,7 +214,8 @@ impl Connection {
                         begun.map_err(|error| Stop::Unsent(Unsent::Failed(error)))?;
                     }
                 }
-                sent.push((record, bytes));
+                // In a transaction all are sent again.
+                sent.add(record, bytes, topic, message.key.filter(|_| !settings.is_exactly_once));
                 send(producer, call, topic, message, sent.len()).map_err(Stop::Unsent)?;
                 transaction_bytes += bytes;
                 Ok(None)
@@ -169,14 +223,19 @@ impl Connection {
             if outgoing.has_conflict() {
                 return Err(Unsent::Ended(Ended::Lost(io::Error::other(CONFLICT))));
             }
-            if !too_large.is_empty() {
+            let set_apart = looked.set_apart;
+            if !set_apart.is_empty() {
                 let why: Arc<str> = "the message was too large for the topic".into();
-                too_large.into_iter().for_each(|record| refused.add(record, &why));
+                set_apart.into_iter().for_each(|record| refused.add(record, &why));
                 check_runs(link, &self.committed).map_err(Unsent::Ended)?;
             }
             match filled {
                 Err(Stop::Unsent(unsent)) => return Err(unsent),
-                Err(Stop::Full) => return Ok(outcomes),
+                // What is in front of it goes first: if it is taken, the message is set apart.
+                Err(Stop::Held(why)) if self.sent.is_empty() && outcomes.is_empty() => {
+                    return Err(Unsent::Ended(Ended::Failed(io::Error::other(TooLarge::held(&why)))));
+                }
+                Err(Stop::Full | Stop::Held(_)) => return Ok(outcomes),
                 Ok(()) => {}
             }
             let left = due.saturating_duration_since(Instant::now());
@@ -268,29 +327,45 @@ impl Connection {
         }
         // Without a transaction the others are delivered, if all were sent.
         let has_waited = !self.settings.is_exactly_once && unsent.is_none();
-        link.has_taken |= has_waited && failures.len() < self.sent.len();
+        if has_waited && failures.len() < self.sent.len() {
+            link.has_taken = true;
+            link.shared.too_large.taken();
+        }
         self.check_fatal().inspect_err(|_| link.shared.shrink())?;
-        let mut judged = self.judge(&failures);
+        let has_denied = self.leave_out_denied(link, &failures)?;
+        let mut judged = self.judge(link, &failures);
+        if has_denied && self.settings.is_exactly_once {
+            judged.trouble = None;
+        }
+        if has_waited {
+            self.note_delivered(link, &failures);
+        }
         if judged.trouble.is_some() {
             // Before the brokers are asked for anything more.
             link.shared.shrink();
         }
         if self.settings.is_exactly_once {
             // One round for each batch with a refused message would be too many.
-            let late = self.judge(&self.abort(call)?);
+            let late = self.judge(link, &self.abort(call)?);
             let room = REFUSED_IN_A_ROW_MAX.saturating_sub(judged.refused.len());
             judged.refused.extend(late.refused.into_iter().take(room));
+            judged.too_large.extend(late.too_large);
             judged.has_innocent |= late.has_innocent;
         }
         if let Some(code) = judged.trouble {
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
-        let Judged { refused, needs_smaller_batch, has_innocent, .. } = judged;
-        if refused.is_empty() && !needs_smaller_batch {
+        let Judged { refused, too_large, needs_smaller_batch, has_innocent, .. } = judged;
+        if refused.is_empty() && too_large.is_empty() && !needs_smaller_batch && !has_denied {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
         }
+        self.set_apart(link, too_large)?;
         self.give_up(link, call, &refused, has_innocent)?;
+        if has_waited {
+            // Those that were given up hold up no others.
+            self.note_delivered(link, &failures);
+        }
         if needs_smaller_batch {
             link.shared.set_batch_bytes_max((self.batch_bytes / 2).max(BATCH_BYTES_MIN));
             link.shared.wrote();
@@ -301,29 +376,80 @@ impl Connection {
         Ok(())
     }
 
+    /// Notes what need not be sent again, when everything that did not fail is delivered.
+    fn note_delivered(&self, link: &mut KafkaLink, failures: &[Failure]) {
+        let failed: HashSet<usize> = failures.iter().map(|failure| failure.number).collect();
+        let KafkaLink { delivered, refused, .. } = link;
+        delivered.extend(self.sent.delivered(&failed, |record| refused.reason(record).is_some()));
+    }
+
+    /// Whether the brokers refuse the transaction because of the user's rights on a topic. librdkafka says so when it is to begin another
+    /// one, which it does not.
+    fn is_denied(&self) -> bool {
+        let asks = self.settings.is_exactly_once && !self.sent.is_empty();
+        let code = || self.producer.begin_transaction().err().and_then(|error| error.rdkafka_error_code());
+        asks && code() == Some(Code::TopicAuthorizationFailed)
+    }
+
+    /// Leaves topics of a template out that the user may not write to. Returns `false` if that is not why something failed.
+    fn leave_out_denied(&self, link: &mut KafkaLink, failures: &[Failure]) -> Result<bool, Ended> {
+        if !self.is_denied() {
+            return Ok(link.rights.leave_out(failures, &self.sent, &self.settings));
+        }
+        if !link.rights.leave_out_one(self.sent.topics(), &self.settings) {
+            return Err(Ended::Failed(described_code(&self.settings, Code::TopicAuthorizationFailed)));
+        }
+        // A transaction without a partition cannot be taken back: the next connection goes on without the topic.
+        link.shared.wrote();
+        Ok(true)
+    }
+
     /// What failures of this transaction mean.
-    fn judge(&self, failures: &[Failure]) -> Judged {
+    fn judge(&self, link: &KafkaLink, failures: &[Failure]) -> Judged {
         let mut judged = Judged {
             // The brokers blame some messages of a batch, and not all.
             has_innocent: failures.iter().any(|failure| failure.code == Code::InvalidDifferentRecord),
             ..Judged::default()
         };
         for &Failure { number, code } in failures {
-            let message = number.checked_sub(PROGRESS + 1).and_then(|index| self.sent.get(index).copied());
+            let message = self.sent.get(number);
             match (verdict(code), message) {
                 (Verdict::Innocent, _) => {}
-                (Verdict::Refused, Some((record, _))) => judged.refused.push((record, code)),
+                (Verdict::Refused, Some(message)) => judged.refused.push((message.record, code)),
                 // It was alone in its batch.
-                (Verdict::TooLarge, Some((record, bytes))) if bytes > self.batch_bytes => {
-                    judged.refused.push((record, code));
+                (Verdict::TooLarge, Some(message)) if message.bytes > self.batch_bytes => {
+                    judged.too_large.push((number, code));
                 }
                 (Verdict::TooLarge, Some(_)) if self.batch_bytes > BATCH_BYTES_MIN => {
                     judged.needs_smaller_batch = true;
                 }
+                (_, Some(message))
+                    if code == Code::TopicAuthorizationFailed
+                        && link.rights.is_denied(self.sent.topic_of(&message)) => {}
                 _ => judged.trouble = Some(code),
             }
         }
         judged
+    }
+
+    /// Notes messages that are too large for the topic, as the brokers say, to be left out; unless so many were that the topic is at fault.
+    fn set_apart(&self, link: &mut KafkaLink, mut too_large: Vec<(usize, Code)>) -> Result<(), Ended> {
+        link.held = None;
+        // Failures come by partition.
+        too_large.sort_unstable_by_key(|(number, _)| *number);
+        for (number, code) in too_large {
+            let Some(SentMessage { record, .. }) = self.sent.get(number) else { continue };
+            if link.shared.too_large.is_set_apart(record, Instant::now()) {
+                link.refused.add(record, &refusal(code));
+            } else if number > FIRST {
+                link.held = Some(record);
+                break;
+            } else {
+                let why = format!("{}; raise the topic's max.message.bytes", refusal(code));
+                return Err(Ended::Failed(io::Error::other(TooLarge::held(&why))));
+            }
+        }
+        check_runs(link, &self.committed)
     }
 
     /// Notes messages that the brokers refuse, to be left out. A topic that takes nothing, or refuses many in a row, may be at fault itself:
@@ -403,18 +529,18 @@ impl Connection {
 
 fn check_runs(link: &mut KafkaLink, committed: &Positions) -> Result<(), Ended> {
     link.shared.note_refused(&mut link.refused);
-    if link.refused.runs() > RUNS_MAX || link.refused.len() > MESSAGES_MAX {
+    if link.refused.runs() > REFUSED_RUNS_MAX || link.refused.len() > REFUSED_MAX {
         // If they come again, they count as delivered.
         link.refused.forget_letters(committed);
         link.shared.note_refused(&mut link.refused);
     }
-    if link.refused.runs() <= RUNS_MAX {
+    if link.refused.runs() <= REFUSED_RUNS_MAX {
         return Ok(());
     }
     link.refused = Refused::default();
     link.shared.note_refused(&mut link.refused);
     Err(Ended::Failed(io::Error::other(format!(
-        "more than {RUNS_MAX} separate groups of messages are refused; check the logs of the brokers and the settings of the topic"
+        "more than {REFUSED_RUNS_MAX} separate groups of messages are refused; check the logs of the brokers and the settings of the topic"
     ))))
 }
 
@@ -428,20 +554,20 @@ fn refusal(code: Code) -> Arc<str> {
     format!("the brokers refuse the message: {code}").into()
 }
 
-/// The topic that a message goes to, which is `name` unless that is missing.
+/// The topic that a message goes to, which is `name` unless that is missing, or the user may not write to it.
 fn topic_of<'a>(
-    topics: &mut KnownTopics,
+    (topics, rights): (&mut KnownTopics, &Rights),
     name: &'a str,
-    is_first: bool,
+    sent: &Sent,
     settings: &'a KafkaSettings,
     call: &Call<'_>,
 ) -> Result<&'a str, Stop> {
     if !settings.template.has_fields() {
         return Ok(name);
     }
-    let mut place = topics.place(name);
+    let mut place = if rights.is_denied(name) { Place::Other } else { topics.place(name) };
     if place == Place::Unknown {
-        if !is_first {
+        if !sent.is_empty() {
             // A transaction that is begun does not wait for a topic that is made.
             return Err(Stop::Full);
         }
@@ -449,7 +575,8 @@ fn topic_of<'a>(
         let found = cluster.and_then(|cluster| topics.look(name, settings, &cluster));
         place = found.map_err(|ended| Stop::Unsent(Unsent::Ended(ended)))?;
     }
-    Ok(if place == Place::Own { name } else { &settings.topic })
+    let topic = if place == Place::Own { name } else { &settings.topic };
+    if rights.may_join(topic, sent.topics()) { Ok(topic) } else { Err(Stop::Full) }
 }
 
 /// Gives a message to librdkafka. Waits while librdkafka has no room.

@@ -6,18 +6,21 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message, Subject};
-use bbq_sink::{CONFLICT, Positions, TAKEN_OVER};
+use bbq_sink::{CONFLICT, Positions, REFUSED_RUNS_MAX, Refused, TAKEN_OVER};
 use futures_util::StreamExt as _;
 use hyper::body::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
 use super::batch::{Batch, expect, expect_of};
+use super::forbidden;
 use super::link::{Ended, NatsLink};
 use super::marks::Marks;
+use super::permission::{find_other, note_refused};
 use super::reply::{in_time, is_displaced, late, number_of, publish_alone, refusal, sequence_of};
 use super::server::{Server, why_ended};
 use super::shared::{Seen, random_id};
@@ -28,6 +31,13 @@ use super::taken::{Limits, Taken};
 const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 /// For so long, nobody else is likely to have published to the stream: later, the first batch goes alone, and says where the end is.
 const FRESH_FOR: Duration = Duration::from_secs(1);
+/// Bytes of the progress for messages that follow each other and are refused: lane, number and count.
+const RUN_BYTES_MAX: usize = 64;
+/// With more refused messages, those that are dead letters are forgotten: each takes 100 bytes, and each batch looks at them.
+const LETTERS_MAX: usize = 10_000;
+/// How often it is looked whether refused messages have become dead letters, while there is no room for others in the progress; and how long.
+const LETTERS_INTERVAL: Duration = Duration::from_millis(100);
+const LETTERS_PATIENCE: Duration = Duration::from_secs(30);
 /// The number of replies about the first message of a batch, which is published with a reply so that a refusal is told.
 const FIRST: u64 = 0;
 
@@ -85,6 +95,10 @@ pub(super) struct AtomicWriter {
     heard: Instant,
     /// A batch was displaced, and the server has taken none since.
     is_careful: bool,
+    /// See [`super::shared::Shared::commits`].
+    commits: u64,
+    /// Since when nothing is taken, as the progress has no room for another message whose subject is forbidden.
+    full_since: Option<Instant>,
 }
 
 impl AtomicWriter {
@@ -114,7 +128,11 @@ impl AtomicWriter {
             }
             None => Positions::default(),
         };
-        let sequence = found.map_or(0, |found| found.sequence);
+        let (sequence, refused) =
+            found.map_or((0, Refused::default()), |found| (found.sequence, found.refused));
+        link.refused.merge(refused);
+        link.refused.limit(&positions);
+        link.shared.sort_refused(&mut link.refused);
         let last_sequence = stream.last_sequence.max(sequence);
         if !is_own {
             // What is left was before it.
@@ -137,7 +155,7 @@ impl AtomicWriter {
             }
         }
         let largest = server.client.max_payload().min(stream.message_bytes_max.unwrap_or(usize::MAX));
-        let payload = Progress::payload(&link.shared.writer, &positions);
+        let payload = Progress::payload(&link.shared.writer, &positions, &link.refused.without_letters());
         let payload_max = link.target.encoding.payload_max(largest, payload.len())?;
         link.outgoing.rewind(&positions);
         let known = Places { progress: sequence, last: last_sequence };
@@ -179,6 +197,8 @@ impl AtomicWriter {
             committed: now,
             heard: now,
             is_careful: false,
+            commits: link.shared.commits(),
+            full_since: None,
         })
     }
 
@@ -194,13 +214,16 @@ impl AtomicWriter {
 
     /// Publishes groups until the connection fails.
     pub(super) async fn write(mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
-        let ended = self.publish(link).await;
-        if let Err(Ended::InDoubt(error)) = &ended {
+        let ended = match self.publish(link).await {
+            Ok(never) => match never {},
+            Err(ended) => note_refused(link, &mut self.server, ended).await,
+        };
+        if let Ended::InDoubt(error) = &ended {
             let bytes = self.committing.iter().map(|committing| committing.batch.bytes);
             let bytes = bytes.fold(self.staged.bytes, usize::max);
             link.ended_in_doubt(error, self.committing.len(), bytes);
         }
-        ended
+        Err(ended)
     }
 
     async fn publish(&mut self, link: &mut NatsLink) -> Result<Infallible, Ended> {
@@ -240,6 +263,7 @@ impl AtomicWriter {
                 }
                 Some(group) = link.groups.recv() => link.push(group, &self.stored),
                 () = sleep_until(commit_at), if is_waiting => {}
+                () = sleep(LETTERS_INTERVAL), if self.full_since.is_some() => {}
                 () = sleep_until(deadline.unwrap_or(commit_at)), if deadline.is_some() => return Err(late(patience)),
             }
         }
@@ -253,6 +277,7 @@ impl AtomicWriter {
         self.expected = self.known;
         self.positions.clone_from(&self.stored);
         link.outgoing.again(&self.stored);
+        link.refused.limit(&self.stored);
         let next = Batch::new(self.staged.number + 1, &self.epoch, link.pipeline.bytes);
         let mut staged = std::mem::replace(&mut self.staged, next);
         if staged.messages == 0 {
@@ -272,11 +297,22 @@ impl AtomicWriter {
             return Ok(false);
         }
         let (messages, bytes) = self.staged.room();
-        let limits = Limits { messages, bytes, payload: self.payload_max, judged: self.judged };
-        let Taken { messages, bytes, outcomes } =
-            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
+        let refused = self.room_for_refused(link);
+        let limits = Limits { messages, bytes, payload: self.payload_max, judged: self.judged, refused };
+        let taken = Taken::take(link, limits, &mut self.positions);
         if link.outgoing.has_conflict() {
             return Err(Ended::Lost(io::Error::other(CONFLICT)));
+        }
+        if taken.is_empty() {
+            self.look_why_nothing_is_taken(taken.held, refused)?;
+            return Ok(false);
+        }
+        self.full_since = None;
+        let Taken { messages, bytes, outcomes, refused, forbidden, .. } = taken;
+        if let Some(subject) = &forbidden {
+            let why: Arc<str> = forbidden::refusal(subject).into();
+            refused.into_iter().for_each(|record| link.refused.add(record, &why));
+            self.staged.forbidden.clone_from(&forbidden);
         }
         self.staged.bytes += bytes;
         self.staged.outcomes.append(outcomes);
@@ -285,6 +321,7 @@ impl AtomicWriter {
             for mut message in messages {
                 staged.add_headers(&mut message.headers);
                 let (subject, payload) = (message.subject, message.payload);
+                staged.subject = Some(subject.clone());
                 if staged.messages == 1 {
                     let reply = format!("{}.{FIRST}", server.inbox);
                     let client = &server.client;
@@ -299,6 +336,38 @@ impl AtomicWriter {
         Ok(true)
     }
 
+    /// How many messages may be refused in what is taken next: the progress is to name them until they are dead letters.
+    fn room_for_refused(&mut self, link: &mut NatsLink) -> usize {
+        let commits = link.shared.commits();
+        if self.commits != commits {
+            self.commits = commits;
+            link.shared.sort_refused(&mut link.refused);
+        }
+        if link.refused.len() > LETTERS_MAX {
+            // If they come again, they count as delivered.
+            link.refused.forget_letters(&self.stored);
+        }
+        let runs = if link.refused.is_empty() { 0 } else { link.refused.without_letters().runs() };
+        REFUSED_RUNS_MAX.min(self.payload_max / RUN_BYTES_MAX).saturating_sub(runs)
+    }
+
+    /// Nothing was taken: the next message waits for others, or for room in the progress.
+    fn look_why_nothing_is_taken(&mut self, held: Option<String>, room: usize) -> Result<(), Ended> {
+        let is_idle = self.committing.is_empty() && self.staged.outcomes.is_empty();
+        if let Some(why) = held {
+            return if is_idle { Err(Ended::Failed(io::Error::other(why))) } else { Ok(()) };
+        }
+        if room == 0 {
+            let since = *self.full_since.get_or_insert_with(Instant::now);
+            if is_idle && since.elapsed() >= LETTERS_PATIENCE {
+                let text = "too many messages that are not next to each other have subjects to which the user may not publish; give it the \
+                            permission";
+                return Err(Ended::Failed(io::Error::other(text)));
+            }
+        }
+        Ok(())
+    }
+
     /// Has the server commit what is staged, if it is time. Returns whether there is room for another batch.
     async fn commit(&mut self, link: &mut NatsLink) -> Result<bool, Ended> {
         let is_full = self.staged.is_full();
@@ -309,9 +378,18 @@ impl AtomicWriter {
         if self.staged.outcomes.is_empty() || !may_be_sent || self.displaced.is_some() {
             return Ok(false);
         }
+        if self.staged.messages == 0
+            && let Some(subject) = &self.staged.forbidden
+            && !link.shared.forbidden().has_other()
+        {
+            if !self.committing.is_empty() {
+                return Ok(false);
+            }
+            find_other(link, &mut self.server, subject).await?;
+        }
         let next = Batch::new(self.staged.number + 1, &self.epoch, link.pipeline.bytes);
         let batch = std::mem::replace(&mut self.staged, next);
-        if batch.messages == 0 {
+        if batch.messages == 0 && batch.forbidden.is_none() {
             // The stream had everything, or nothing of it can be sent.
             link.outgoing.settle(batch.outcomes);
             return Ok(true);
@@ -321,7 +399,7 @@ impl AtomicWriter {
         let is_fresh = is_behind || (!self.is_careful && self.heard.elapsed() < FRESH_FOR);
         let is_followed = is_full && is_fresh && link.pipeline.batches > 1;
         let has_mark = self.marks.is_some() && (is_behind || is_followed);
-        self.publish_end(batch, before, has_mark).await?;
+        self.publish_end(batch, before, has_mark, &link.refused.without_letters()).await?;
         Ok(true)
     }
 
@@ -331,11 +409,12 @@ impl AtomicWriter {
         mut batch: Batch,
         before: Option<u64>,
         has_mark: bool,
+        refused: &Refused,
     ) -> Result<(), Ended> {
         let expected = self.expected;
         let progress = expected.last + batch.messages as u64 + 1;
         let places = Places { progress, last: progress + u64::from(has_mark) };
-        let payload = Progress::payload(&self.writer, &self.positions);
+        let payload = Progress::payload(&self.writer, &self.positions, refused);
         let reply = format!("{}.{}", self.server.inbox, batch.number);
         let client = &self.server.client;
         let mut of_progress = HeaderMap::new();
@@ -402,6 +481,10 @@ impl AtomicWriter {
         }
         self.is_careful = false;
         link.pipeline.committed();
+        if let Some(subject) = committing.batch.subject.clone() {
+            link.shared.too_large.taken();
+            link.shared.forbidden().taken(Some(subject));
+        }
         link.batch_taken(committing.batch.bytes, committing.sent.elapsed(), self.server.patience);
         link.shared.wrote(self.known.progress, &committing.positions);
         link.outgoing.settle(committing.batch.outcomes);

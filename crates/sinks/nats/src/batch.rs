@@ -1,6 +1,6 @@
 //! A batch that is published to be committed as a whole (ADR-50).
 
-use async_nats::HeaderMap;
+use async_nats::{HeaderMap, Subject};
 use bbq_sink::Outcomes;
 
 /// Messages of a batch: a server takes 1,000, of which one is about the progress, and one is a mark.
@@ -23,13 +23,26 @@ pub(super) struct Batch {
     /// The same when it is full; see [`super::pipeline`].
     bytes_max: usize,
     pub(super) outcomes: Outcomes,
+    /// Of the last message.
+    pub(super) subject: Option<Subject>,
+    /// A message whose subject is forbidden is set apart with it: its subject. That is right only if another one is taken.
+    pub(super) forbidden: Option<Subject>,
 }
 
 impl Batch {
     /// The id is unique among the batches of all writers of a stream: a connection that was given up may still send what it has.
     pub(super) fn new(number: u64, epoch: &str, bytes_max: usize) -> Batch {
         let id = format!("{epoch}-{number:x}");
-        Batch { number, id, messages: 0, bytes: 0, bytes_max, outcomes: Outcomes::default() }
+        Batch {
+            number,
+            id,
+            messages: 0,
+            bytes: 0,
+            bytes_max,
+            outcomes: Outcomes::default(),
+            subject: None,
+            forbidden: None,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {

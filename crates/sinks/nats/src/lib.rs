@@ -30,6 +30,9 @@
 //! JetStream acknowledges before it syncs its disk. When the server comes back with less than it has acknowledged, bbq sees it by
 //! the positions, sends again what is still here, and logs what is not.
 //!
+//! A message whose subject is forbidden to the user is set apart (`forbidden`, `permission`). The progress names it until it is a dead letter, as it would
+//! otherwise count as published after a kill.
+//!
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
 //! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
@@ -38,7 +41,7 @@
 //! made of them; `shared` is what outlives a connection, `settings` what the SPEC says, `target` the SPEC.
 //! `fake_server` is for unit tests.
 //!
-//! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
+//! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server, or forbidden.
 //! Invariant: nothing is published before the progress was read over the same connection.
 
 #![forbid(unsafe_code)]
@@ -48,10 +51,12 @@ mod batch;
 mod credentials;
 #[cfg(test)]
 mod fake_server;
+mod forbidden;
 mod link;
 mod links;
 mod marks;
 mod message;
+mod permission;
 mod pipeline;
 mod reply;
 mod run;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_sink::{OutgoingGroups, PendingGroup, Positions, Resolver, Settled};
+use bbq_sink::{OutgoingGroups, PendingGroup, Positions, Refused, Resolver, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tracing::error;
 
@@ -23,6 +23,8 @@ pub(super) struct NatsLink {
     pub(super) outgoing: OutgoingGroups,
     pub(super) encoder: Encoder,
     pub(super) pipeline: Pipeline,
+    /// Messages that are not published, as their subjects are forbidden.
+    pub(super) refused: Refused,
 }
 
 /// How a connection ended.
@@ -30,6 +32,8 @@ pub(super) enum Ended {
     /// What was published may be in the stream or not: the next connection asks.
     InDoubt(io::Error),
     Failed(io::Error),
+    /// The server has said that a subject is forbidden, which was not known: the next connection goes on without it.
+    Forbidden,
     /// The stream does not have what it acknowledged, or has something else: the driver submits again what it can.
     Lost(io::Error),
 }
@@ -51,7 +55,8 @@ impl NatsLink {
         let outgoing = OutgoingGroups::new(Arc::clone(&shared.doubts));
         let encoder = Encoder::new(target.encoding.clone(), &target.name);
         let pipeline = Pipeline::of_bytes(shared.batch_bytes());
-        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder, pipeline }
+        let refused = Refused::default();
+        NatsLink { target, resolver, shared, groups, settled, outgoing, encoder, pipeline, refused }
     }
 
     /// Adds a group. `stored` says how far the stream is.

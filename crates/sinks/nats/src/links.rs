@@ -69,8 +69,8 @@ impl Links for NatsLinks {
         self.shared.hand_over(until);
     }
 
-    fn committed(&self, _: &[LanePlace]) {
-        self.shared.commit();
+    fn committed(&self, places: &[LanePlace]) {
+        self.shared.commit(places);
     }
 
     fn rolled_back(&self) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_nats::{HeaderMap, Message, StatusCode};
 use futures_util::StreamExt as _;
+use hyper::body::Bytes;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
@@ -39,6 +40,32 @@ pub(super) async fn publish_alone(
         () = sleep(*patience) => return Err(late(*patience)),
     };
     sequence_of(&reply)
+}
+
+/// Whether the user may publish to a subject, while nothing else is on its way. The stream takes nothing: there is no message at the place
+/// that is named.
+pub(super) async fn may_publish(server: &mut Server, subject: String) -> Result<bool, Ended> {
+    let mut headers = HeaderMap::new();
+    expect(&mut headers, i64::MAX.unsigned_abs());
+    let Server { client, replies, inbox, ended, patience, .. } = server;
+    let reply = format!("{inbox}.{ALONE}");
+    in_time(*patience, client.publish_with_reply_and_headers(subject, reply, headers, Bytes::new())).await?;
+    let reply = async {
+        loop {
+            tokio::select! {
+                biased;
+                // Others may be about batches that were sent before.
+                Some(reply) = replies.next() => if number_of(&reply) == Some(ALONE) { return Some(reply) },
+                _refused = why_ended(ended) => return None,
+            }
+        }
+    };
+    match timeout(*patience, reply).await {
+        Ok(Some(reply)) if is_displaced(&reply) => Ok(true),
+        Ok(Some(reply)) => Err(refusal(&reply)),
+        Ok(None) => Ok(false),
+        Err(_) => Err(late(*patience)),
+    }
 }
 
 /// Waits for room among what is to be sent, but not without end.

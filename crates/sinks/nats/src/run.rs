@@ -26,6 +26,7 @@ impl Link for NatsLink {
             match ended {
                 // The server took something meanwhile: the next connection is likely to work.
                 Ended::InDoubt(_) if self.shared.sequence() != before => {}
+                Ended::Forbidden => {}
                 Ended::InDoubt(error) | Ended::Failed(error) => {
                     let problem = Problem::Retry(named(error));
                     return (self, problem);

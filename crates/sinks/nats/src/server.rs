@@ -5,14 +5,17 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, RequestErrorKind, ServerAddr, Subscriber};
 use bbq_sink::{Resolver, with_port};
+use hyper::body::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use super::forbidden;
 use super::settings::NatsSettings;
 
 /// A server that does not accept a connection and greet within this time is down.
@@ -22,6 +25,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same in a cluster. What a stream's leader was given before it was killed stays without a response, and the cluster has another
 /// leader within seconds. To ask again too early costs little: what was published and comes late is seen in the progress.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What the server said before a response is passed on by another task of this thread; that takes no longer.
+const TELL_PATIENCE: Duration = Duration::from_millis(100);
+/// A server that refuses subjects responds; if it does not within this time, what it refuses besides is found out later.
+const BARRIER_PATIENCE: Duration = Duration::from_secs(1);
+/// Most subjects that are refused over a connection: more than messages are in a batch.
+const REFUSED_MAX: usize = 1024;
 /// `err_code` of a cluster without a leader, or of a stream without one.
 const NOT_AVAILABLE: u64 = 10008;
 /// A quiet connection is tried as often: one that is dead is noticed after three times.
@@ -43,6 +52,8 @@ pub(super) struct Server {
     /// How long a response may take.
     pub(super) patience: Duration,
     is_in_cluster: bool,
+    /// The subjects that the server says the user may not publish to; at most [`REFUSED_MAX`].
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 /// Why a request failed.
@@ -64,7 +75,10 @@ impl From<RequestError> for io::Error {
 impl Server {
     pub(super) async fn connect(target: &NatsSettings, resolver: &Resolver) -> io::Result<Server> {
         let (end, ended) = watch::channel(None);
+        let refused: Arc<Mutex<Vec<String>>> = Arc::default();
+        let told = Arc::clone(&refused);
         let on_event = move |event: Event| {
+            note_refused(&told, &event);
             let why = match event {
                 Event::Disconnected | Event::Closed => Some("the connection ended".to_owned()),
                 Event::ServerError(error) => {
@@ -123,7 +137,23 @@ impl Server {
         let replies = client.subscribe(format!("{inbox}.*")).await.map_err(io::Error::other)?;
         let is_in_cluster = info.cluster.is_some();
         let patience = if is_in_cluster { CLUSTER_TIMEOUT } else { RESPONSE_TIMEOUT };
-        Ok(Server { client, replies, inbox, ended, patience, is_in_cluster })
+        Ok(Server { client, replies, inbox, ended, patience, is_in_cluster, refused })
+    }
+
+    /// The subjects of what was published that the server has refused, once the connection is of no use any more.
+    pub(super) async fn refused_subjects(&mut self) -> Vec<String> {
+        let _either = timeout(TELL_PATIENCE, why_ended(&mut self.ended)).await;
+        let told = |refused: &Mutex<Vec<String>>| {
+            std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let mut subjects = told(&self.refused);
+        if !subjects.is_empty() {
+            // It responds in order: what it says of the rest comes first.
+            let request = self.client.request("$JS.API.INFO", Bytes::new());
+            let _response = timeout(BARRIER_PATIENCE, request).await;
+            subjects.append(&mut told(&self.refused));
+        }
+        subjects
     }
 
     /// Calls the JetStream API.
@@ -157,6 +187,18 @@ impl Server {
         match api_error(&value) {
             Some((code, text)) => Err(RequestError::Refused(code, text)),
             None => Ok(value),
+        }
+    }
+}
+
+/// Notes the subject that the server refuses.
+fn note_refused(refused: &Mutex<Vec<String>>, event: &Event) {
+    if let Event::ServerError(error) = event
+        && let Some(subject) = forbidden::named_in(&error.to_string())
+    {
+        let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() < REFUSED_MAX {
+            refused.push(subject);
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_sink::{Doubts, Losses, Position, Positions};
+use bbq_sink::{Doubts, Losses, Position, Positions, Refused, TooLarge};
 use bbq_spool::LanePlace;
+
+use super::forbidden::Forbidden;
 
 /// What the cursor remembers.
 ///
@@ -46,6 +48,8 @@ pub(super) struct Shared {
     /// Another one each time that the sink is opened, so that whoever wrote before is fenced off.
     pub(super) writer: String,
     pub(super) doubts: Arc<Doubts>,
+    pub(super) too_large: TooLarge,
+    forbidden: Mutex<Forbidden>,
     state: Mutex<State>,
 }
 
@@ -62,6 +66,10 @@ struct State {
     /// Whether it has no atomic batches.
     is_windowed: bool,
     losses: Losses,
+    /// What the cursor has passed, since the sink was opened.
+    passed: Vec<LanePlace>,
+    /// How often the cursor was written.
+    commits: u64,
     /// Of a batch, as links have learned of the server.
     batch_bytes: Option<usize>,
     judged: Judged,
@@ -114,7 +122,14 @@ impl Shared {
         let is_judged_known = is_same || kept == Positions::default();
         let handed_over = kept.clone();
         let state = State { seen, handed_over, kept, judged, is_judged_known, ..State::default() };
-        Ok(Shared { id, writer: random_id()?, doubts: Arc::default(), state: Mutex::new(state) })
+        Ok(Shared {
+            id,
+            writer: random_id()?,
+            doubts: Arc::default(),
+            too_large: TooLarge::default(),
+            forbidden: Mutex::default(),
+            state: Mutex::new(state),
+        })
     }
 
     /// What the cursor remembers, with the groups that the driver has. What is not known is not written, so that the next start does not
@@ -143,10 +158,28 @@ impl Shared {
             .advance(lane, Position { until: position, record, begun: None, received_ns: 0 });
     }
 
-    /// The cursor has [`Shared::text`].
-    pub(super) fn commit(&self) {
+    /// The cursor has [`Shared::text`], and these places.
+    pub(super) fn commit(&self, places: &[LanePlace]) {
         let mut state = self.state();
         state.kept = state.handed_over.clone();
+        state.passed = places.to_vec();
+        state.commits += 1;
+    }
+
+    /// Grows with each commit: before the next one, [`Shared::sort_refused`] has nothing new.
+    pub(super) fn commits(&self) -> u64 {
+        self.state().commits
+    }
+
+    /// Notes which messages that were not published are dead letters, and forgets those that the cursor has passed, which do not come again.
+    pub(super) fn sort_refused(&self, refused: &mut Refused) {
+        let state = self.state();
+        refused.keep(&state.kept);
+        refused.forget(&state.passed);
+    }
+
+    pub(super) fn forbidden(&self) -> MutexGuard<'_, Forbidden> {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was handed over since the last commit comes again.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bbq_sink::Positions;
+use bbq_sink::{Positions, Refused};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
@@ -44,18 +44,21 @@ pub(super) struct Progress {
     /// Who wrote it; see [`super::shared::Shared`].
     pub(super) writer: String,
     pub(super) positions: Positions,
+    /// Messages before these positions that were not published, and are no dead letters yet.
+    pub(super) refused: Refused,
 }
 
 impl Progress {
-    /// The payload of the message: three lines, of which earlier releases wrote and read two.
-    pub(super) fn payload(writer: &str, positions: &Positions) -> String {
-        format!("{writer}\n{positions}\n{}\n", positions.times())
+    /// The payload of the message: four lines, of which earlier releases wrote and read two or three.
+    pub(super) fn payload(writer: &str, positions: &Positions, refused: &Refused) -> String {
+        format!("{writer}\n{positions}\n{}\n{refused}\n", positions.times())
     }
 
-    fn parse(payload: &str) -> Option<(String, Positions)> {
+    fn parse(payload: &str) -> Option<(String, Positions, Refused)> {
         let mut lines = payload.lines();
         let (writer, positions) = (lines.next()?.to_owned(), Positions::parse(lines.next()?)?);
-        Some((writer, positions.with_times(lines.next().unwrap_or_default())))
+        let positions = positions.with_times(lines.next().unwrap_or_default());
+        Some((writer, positions, Refused::parse(lines.next().unwrap_or_default())?))
     }
 }
 
@@ -138,7 +141,9 @@ impl Stream {
             BASE64.decode(message["data"].as_str().unwrap_or_default().as_bytes()).unwrap_or_default();
         let parsed = std::str::from_utf8(&payload).ok().and_then(Progress::parse);
         match (message["seq"].as_u64(), parsed) {
-            (Some(sequence), Some((writer, positions))) => Ok(Some(Progress { sequence, writer, positions })),
+            (Some(sequence), Some((writer, positions, refused))) => {
+                Ok(Some(Progress { sequence, writer, positions, refused }))
+            }
             _ => Err(io::Error::other(format!(
                 "the last message of {subject} was not written by bbq; nobody else may publish to this subject"
             ))),
@@ -192,12 +197,20 @@ mod tests {
     #[test]
     fn progress_is_read_as_it_was_written() {
         let older = Positions::parse("0:8192:70:3").unwrap();
-        assert_eq!(Progress::parse("w1\n0:8192:70:3\n"), Some(("w1".to_owned(), older.clone())));
+        let none = Refused::default();
+        assert_eq!(
+            Progress::parse("w1\n0:8192:70:3\n"),
+            Some(("w1".to_owned(), older.clone(), none.clone()))
+        );
         let positions = older.with_times("0:9");
-        let parsed = Progress::parse(&Progress::payload("w1", &positions));
-        assert_eq!(parsed, Some(("w1".to_owned(), positions)));
-        let nothing = Progress::parse(&Progress::payload("w1", &Positions::default()));
-        assert_eq!(nothing, Some(("w1".to_owned(), Positions::default())));
+        let times = format!("w1\n{positions}\n{}\n", positions.times());
+        assert_eq!(Progress::parse(&times), Some(("w1".to_owned(), positions.clone(), none.clone())));
+        for refused in [none.clone(), Refused::parse("0:7+2 1:9+1").unwrap()] {
+            let parsed = Progress::parse(&Progress::payload("w1", &positions, &refused));
+            assert_eq!(parsed, Some(("w1".to_owned(), positions.clone(), refused)));
+        }
+        let nothing = Progress::parse(&Progress::payload("w1", &Positions::default(), &none));
+        assert_eq!(nothing, Some(("w1".to_owned(), Positions::default(), none)));
         assert_eq!(Progress::parse("hello"), None);
     }
 }

@@ -1,8 +1,14 @@
 //! What is taken from the groups to be published together.
 
-use bbq_sink::{Known, Outcomes, OutgoingGroups, Positions, Rejection};
+use std::time::Instant;
 
-use super::message::{Encoder, Message};
+use bbq_sink::{Known, Outcomes, Positions, Rejection, TooLarge};
+
+use async_nats::Subject;
+
+use super::forbidden::refusal;
+use super::link::NatsLink;
+use super::message::Message;
 
 /// The limits of what is taken at once.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +20,8 @@ pub(super) struct Limits {
     pub(super) payload: usize,
     /// See [`super::shared::Shared::judge`].
     pub(super) judged: usize,
+    /// Most messages whose subjects are forbidden.
+    pub(super) refused: usize,
 }
 
 /// See the module.
@@ -23,10 +31,21 @@ pub(super) struct Taken {
     pub(super) bytes: usize,
     /// Also of records without a message.
     pub(super) outcomes: Outcomes,
+    /// Messages that are not published as their subjects are forbidden.
+    pub(super) refused: Vec<(u32, u64)>,
+    /// The subject of one of them.
+    pub(super) forbidden: Option<Subject>,
+    /// Why the next message waits for one in front of it to be taken, and the sink for it if there is none.
+    pub(super) held: Option<String>,
 }
 
-/// A limit is reached.
-struct Full;
+/// Why nothing more is taken.
+enum Stop {
+    /// A limit is reached.
+    Full,
+    /// The message is too large, and so were all before it: why, and what to do.
+    Held(String),
+}
 
 impl Limits {
     /// Why a message of so many bytes is not published, if it is too large.
@@ -46,34 +65,58 @@ impl Limits {
 
 impl Taken {
     /// Takes messages, as far as the limits allow, and moves `positions` behind them.
-    pub(super) fn take(
-        groups: &mut OutgoingGroups,
-        encoder: &mut Encoder,
-        limits: Limits,
-        positions: &mut Positions,
-    ) -> Taken {
+    pub(super) fn take(link: &mut NatsLink, limits: Limits, positions: &mut Positions) -> Taken {
         let mut taken = Taken::default();
-        let Taken { messages, bytes, outcomes } = &mut taken;
-        let _full = groups.take(encoder, positions, outcomes, |message, known| {
+        let Taken { messages, bytes, outcomes, refused, forbidden, .. } = &mut taken;
+        let NatsLink { outgoing, encoder, shared, refused: refused_before, .. } = link;
+        let (known_forbidden, now) = (shared.forbidden(), Instant::now());
+        let stopped = outgoing.take(encoder, positions, outcomes, |message, known| {
             let message_bytes = message.payload.len();
             let is_too_many = !messages.is_empty() && *bytes + message_bytes > limits.bytes;
             if messages.len() >= limits.messages || *bytes >= limits.bytes || is_too_many {
-                return Err(Full);
+                return Err(Stop::Full);
+            }
+            if let Some(reason) = refused_before.reason(message.record) {
+                return Ok(Some(reason.rejection()));
             }
             let rejected = limits.rejection(message_bytes, known);
+            if rejected.is_none() && !known.is_stored && known_forbidden.is_forbidden(&message.subject, now) {
+                if refused.len() >= limits.refused {
+                    return Err(Stop::Full);
+                }
+                refused.push(message.record);
+                let why = refusal(&message.subject);
+                *forbidden = Some(message.subject);
+                return Ok(Some(Rejection { why, has_letter: false }));
+            }
+            if let Some(Rejection { why, has_letter: false }) = &rejected
+                && !shared.too_large.is_set_apart(message.record, now)
+            {
+                return Err(Stop::Held(TooLarge::held(why)));
+            }
             if rejected.is_none() && !known.is_stored {
                 *bytes += message_bytes;
                 messages.push(message);
             }
             Ok(rejected)
         });
+        drop(known_forbidden);
+        if let Err(Stop::Held(why)) = stopped {
+            taken.held = Some(why);
+        }
         taken
+    }
+
+    /// Whether nothing was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
     }
 }
 
 fn too_large(bytes: usize, max: usize) -> String {
     format!(
-        "the message has {bytes} bytes, and the NATS server takes {max} beside the headers; raise its max_payload"
+        "the message has {bytes} bytes, and the NATS server takes {max} beside the headers; raise its max_payload, or the \
+         stream's max_msg_size"
     )
 }
 
@@ -83,7 +126,7 @@ mod tests {
 
     /// Whether a message is rejected, and whether it is a dead letter already.
     fn rejected(bytes: usize, judged: usize, is_stored: bool, has_letters: bool) -> Option<bool> {
-        let limits = Limits { messages: 1, bytes: 1, payload: 100, judged };
+        let limits = Limits { messages: 1, bytes: 1, payload: 100, judged, refused: 1 };
         let rejection = limits.rejection(bytes, Known { is_stored, has_letters });
         rejection.map(|rejection| rejection.has_letter)
     }

@@ -6,11 +6,13 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
+use async_nats::Subject;
 use bbq_sink::{Outcomes, Positions};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep_until};
 
 use super::link::{Ended, NatsLink};
+use super::permission::{find_other, note_refused};
 use super::reply::{in_time, late, number_of, sequence_of};
 use super::server::{Server, why_ended};
 use super::stream::Stream;
@@ -33,6 +35,9 @@ struct Chunk {
     sent: Instant,
     unacknowledged: usize,
     outcomes: Outcomes,
+    /// See [`super::batch::Batch`].
+    subject: Option<Subject>,
+    forbidden: Option<Subject>,
 }
 
 /// What is on its way over a connection.
@@ -67,12 +72,15 @@ fn chunk_bytes(link: &NatsLink) -> usize {
 
 impl Window {
     async fn write(&mut self, link: &mut NatsLink, server: &mut Server) -> Result<Infallible, Ended> {
-        let ended = self.publish(link, server).await;
-        if let Err(Ended::InDoubt(error)) = &ended {
+        let ended = match self.publish(link, server).await {
+            Ok(never) => match never {},
+            Err(ended) => note_refused(link, server, ended).await,
+        };
+        if let Ended::InDoubt(error) = &ended {
             let bytes = chunk_bytes(link);
             link.ended_in_doubt(error, 1, bytes);
         }
-        ended
+        Err(ended)
     }
 
     async fn publish(&mut self, link: &mut NatsLink, server: &mut Server) -> Result<Infallible, Ended> {
@@ -88,19 +96,29 @@ impl Window {
                 if in_flight == 0 {
                     deadline = Instant::now() + patience;
                 }
-                self.send(link, server, IN_FLIGHT_MAX - in_flight).await?;
+                let has_sent = self.send(link, server, IN_FLIGHT_MAX - in_flight).await?;
                 self.settle(link, patience);
-                continue;
+                if has_sent {
+                    continue;
+                }
             }
             self.settle(link, patience);
+            if in_flight == 0
+                && let Some(Chunk { forbidden: Some(subject), .. }) = self.chunks.front()
+            {
+                find_other(link, server, subject).await?;
+                continue;
+            }
             let Server { replies, ended, .. } = &mut *server;
             tokio::select! {
                 biased;
                 reply = replies.next() => {
                     let reply = reply.ok_or_else(|| Ended::InDoubt(io::Error::other("the connection ended")))?;
                     sequence_of(&reply)?;
+                    link.shared.too_large.taken();
                     let number = number_of(&reply).unwrap_or(u64::MAX);
                     if let Some(chunk) = self.chunks.iter_mut().find(|chunk| number < chunk.end) {
+                        link.shared.forbidden().taken(chunk.subject.clone());
                         chunk.unacknowledged = chunk.unacknowledged.saturating_sub(1);
                     }
                     deadline = Instant::now() + patience;
@@ -112,12 +130,21 @@ impl Window {
         }
     }
 
-    /// Takes a chunk of at most so many messages, and publishes it.
-    async fn send(&mut self, link: &mut NatsLink, server: &Server, messages: usize) -> Result<(), Ended> {
+    /// Takes a chunk of at most so many messages, and publishes it. Returns `false` if the next message waits for those on their way.
+    async fn send(&mut self, link: &mut NatsLink, server: &Server, messages: usize) -> Result<bool, Ended> {
         let (messages, bytes) = (messages.min(CHUNK_MESSAGES_MAX), chunk_bytes(link));
-        let limits = Limits { messages, bytes, payload: self.payload, judged: self.judged };
-        let Taken { messages, bytes, outcomes } =
-            Taken::take(&mut link.outgoing, &mut link.encoder, limits, &mut self.positions);
+        // There is no progress that would have to name them.
+        let limits =
+            Limits { messages, bytes, payload: self.payload, judged: self.judged, refused: usize::MAX };
+        let taken = Taken::take(link, limits, &mut self.positions);
+        if taken.is_empty()
+            && let Some(why) = taken.held
+        {
+            let is_idle = self.chunks.is_empty();
+            return if is_idle { Err(Ended::Failed(io::Error::other(why))) } else { Ok(false) };
+        }
+        let Taken { messages, bytes, outcomes, forbidden, .. } = taken;
+        let subject = messages.last().map(|message| message.subject.clone());
         let unacknowledged = messages.len();
         in_time(server.patience, async {
             for mut message in messages {
@@ -139,13 +166,18 @@ impl Window {
             sent: Instant::now(),
             unacknowledged,
             outcomes,
+            subject,
+            forbidden,
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Settles what is acknowledged, in order.
     fn settle(&mut self, link: &mut NatsLink, patience: Duration) {
-        while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.unacknowledged == 0) {
+        let has_other = link.shared.forbidden().has_other();
+        let is_done =
+            |chunk: &mut Chunk| chunk.unacknowledged == 0 && (has_other || chunk.forbidden.is_none());
+        while let Some(chunk) = self.chunks.pop_front_if(is_done) {
             link.batch_taken(chunk.bytes, chunk.sent.elapsed(), patience);
             link.outgoing.settle(chunk.outcomes);
         }
@@ -169,6 +201,8 @@ mod tests {
             sent: Instant::now(),
             unacknowledged: 1,
             outcomes: Outcomes::default(),
+            subject: None,
+            forbidden: None,
         };
         let (chunks, positions) = (VecDeque::from([late]), Positions::default());
         let mut window = Window { chunks, number: 1, positions, payload: 1, judged: 1 };

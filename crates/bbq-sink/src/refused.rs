@@ -1,4 +1,5 @@
-//! Messages that the brokers refuse for good, which are taken out of what is sent.
+//! Messages that a broker refuses for good, which are taken out of what is sent. Its progress names them until they are dead letters: the
+//! server may be killed between the two, and the broker is already behind them.
 //!
 //! ```text
 //! <lane>:<number>+<count> ..       in the progress: messages that follow each other
@@ -8,76 +9,90 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use bbq_sink::{Positions, Rejection};
+use super::outgoing::Rejection;
+use super::positions::Positions;
 use bbq_spool::LanePlace;
 
-/// Most runs of refused messages: 20 bytes each, so that a progress record is smaller than the smallest limit that brokers usually have, 1
-/// MiB. A topic that refuses single messages here and there has far fewer before they are dead letters.
-pub(super) const RUNS_MAX: usize = 10_000;
+/// Most runs of refused messages: 20 bytes each, so that progress is smaller than the smallest limit that brokers usually have, 1 MiB.
+/// A broker that refuses single messages here and there has far fewer before they are dead letters.
+pub const REFUSED_RUNS_MAX: usize = 10_000;
 /// With more messages, those that are dead letters are forgotten: what is remembered of them takes 100 bytes each.
-pub(super) const MESSAGES_MAX: usize = 100_000;
+pub const REFUSED_MAX: usize = 100_000;
 /// The text for a message that was refused before bbq was started again.
-const EARLIER: &str = "the brokers refused the message before bbq was started again";
+const EARLIER: &str = "the message was refused before bbq was started again";
 
 /// By lane and number of the message in its lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refused(BTreeMap<(u32, u64), Reason>);
+pub struct Refused(BTreeMap<(u32, u64), Reason>);
 
-/// Why the brokers refuse a message.
+/// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reason {
+pub struct Reason {
     why: Arc<str>,
     /// Whether the message is a dead letter.
     has_letter: bool,
 }
 
 impl Reason {
-    pub(super) fn rejection(&self) -> Rejection {
+    /// For the groups on their way.
+    #[must_use]
+    pub fn rejection(&self) -> Rejection {
         Rejection { why: self.why.as_ref().to_owned(), has_letter: self.has_letter }
     }
 }
 
 impl Refused {
-    pub(super) fn add(&mut self, message: (u32, u64), why: &Arc<str>) {
+    /// Adds a message that is no dead letter yet.
+    pub fn add(&mut self, message: (u32, u64), why: &Arc<str>) {
         self.0.insert(message, Reason { why: Arc::clone(why), has_letter: false });
     }
 
-    /// Why the brokers refuse a message, if they do.
-    pub(super) fn reason(&self, message: (u32, u64)) -> Option<&Reason> {
+    /// Why a message is refused, if it is.
+    #[must_use]
+    pub fn reason(&self, message: (u32, u64)) -> Option<&Reason> {
         // Nearly always it is empty, and this is asked for every message.
         if self.0.is_empty() { None } else { self.0.get(&message) }
     }
 
     /// Adds what is not known here.
-    pub(super) fn merge(&mut self, others: Refused) {
+    pub fn merge(&mut self, others: Refused) {
         for (message, reason) in others.0 {
             self.0.entry(message).or_insert(reason);
         }
     }
 
     /// Notes that the messages before a position are dead letters.
-    pub(super) fn keep(&mut self, kept: &Positions) {
+    pub fn keep(&mut self, kept: &Positions) {
         for ((lane, number), reason) in &mut self.0 {
             reason.has_letter |= *number < kept.record(*lane);
         }
     }
 
     /// Forgets the messages that the cursor has passed.
-    pub(super) fn forget(&mut self, passed: &[LanePlace]) {
+    pub fn forget(&mut self, passed: &[LanePlace]) {
         let before = |lane| passed.iter().find(|place| place.lane == lane).map_or(0, |place| place.record);
         self.0.retain(|(lane, number), _| *number >= before(*lane));
     }
 
     /// Forgets dead letters before a position.
-    pub(super) fn forget_letters(&mut self, before: &Positions) {
+    pub fn forget_letters(&mut self, before: &Positions) {
         self.0.retain(|(lane, number), reason| !reason.has_letter || *number >= before.record(*lane));
     }
 
-    pub(super) fn letters(&self) -> Refused {
+    /// Forgets what is not before a position: the broker has not passed it.
+    pub fn limit(&mut self, stored: &Positions) {
+        self.0.retain(|(lane, number), _| *number < stored.record(*lane));
+    }
+
+    /// Those that are dead letters.
+    #[must_use]
+    pub fn letters(&self) -> Refused {
         self.part(true)
     }
 
-    pub(super) fn without_letters(&self) -> Refused {
+    /// Those that are not dead letters yet.
+    #[must_use]
+    pub fn without_letters(&self) -> Refused {
         self.part(false)
     }
 
@@ -86,15 +101,21 @@ impl Refused {
         Refused(part.map(|(message, reason)| (*message, reason.clone())).collect())
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many messages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn runs(&self) -> usize {
+    /// How many runs of messages there are that follow each other.
+    #[must_use]
+    pub fn runs(&self) -> usize {
         self.each_run().count()
     }
 
@@ -112,14 +133,16 @@ impl Refused {
     }
 
     /// Reads messages that are dead letters.
-    pub(super) fn parse_letters(text: &str) -> Option<Refused> {
+    #[must_use]
+    pub fn parse_letters(text: &str) -> Option<Refused> {
         let mut refused = Refused::parse(text)?;
         refused.0.values_mut().for_each(|reason| reason.has_letter = true);
         Some(refused)
     }
 
     /// Reads what `Display` writes.
-    pub(super) fn parse(text: &str) -> Option<Refused> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Refused> {
         /// In all: bbq keeps far fewer, and who can write to the topic could name any number.
         const COUNT_MAX: u64 = 1 << 20;
         let why: Arc<str> = EARLIER.into();
@@ -181,6 +204,8 @@ mod tests {
         assert_eq!(later.letters().to_string(), "0:8+1");
         later.forget_letters(&Positions::parse("0:4096:9").unwrap());
         assert_eq!(later, others);
+        later.limit(&Positions::parse("0:4096:11 2:4096:1").unwrap());
+        assert_eq!(later.to_string(), "0:9+1 2:0+1");
         // What the progress says does not replace what the cursor says.
         later.merge(Refused::parse("0:7+2 0:9+1").unwrap());
         assert_eq!(later.to_string(), refused.to_string());

@@ -1,0 +1,124 @@
+//! Topics of a template that the user may describe, but not write to. Senders choose names, and this one may be somebody else's: its messages
+//! go to the topic of all others, as if it were missing.
+//!
+//! Brokers refuse a transaction as a whole, and librdkafka does not say for which topic. So after that, each transaction has at most one topic
+//! that has taken nothing yet.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use bbq_spec::RateLimitedLog;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use tracing::warn;
+
+use super::context::Failure;
+use super::sent::Sent;
+use super::settings::KafkaSettings;
+
+/// A topic is left out for so long; then it is tried again, which costs a transaction if nothing has changed. A template has at most 1,000
+/// topics in a day.
+const DENIED_FOR: Duration = Duration::from_secs(60);
+
+/// What is known. It outlives a connection, which ends with a transaction that is refused before it has a partition.
+#[derive(Debug, Default)]
+pub(super) struct Rights {
+    /// Topics that are left out, and since when.
+    denied: HashMap<String, Instant>,
+    /// Topics that have taken something.
+    proven: HashSet<String>,
+    /// Whether a transaction has at most one topic that is not proven.
+    is_careful: bool,
+    log: RateLimitedLog,
+}
+
+impl Rights {
+    /// Whether the messages of a topic go to that of all others.
+    pub(super) fn is_denied(&self, topic: &str) -> bool {
+        // Nearly always there is none, and this is asked for every message.
+        !self.denied.is_empty() && self.denied.get(topic).is_some_and(|since| since.elapsed() < DENIED_FOR)
+    }
+
+    /// Topics have taken something.
+    pub(super) fn prove(&mut self, topics: &[String]) {
+        for topic in topics {
+            if !self.proven.contains(topic) {
+                self.proven.insert(topic.clone());
+            }
+        }
+    }
+
+    /// Whether a topic may be in a transaction with others.
+    pub(super) fn may_join(&self, topic: &str, others: &[String]) -> bool {
+        let is_proven = |topic: &str| self.proven.contains(topic);
+        !self.is_careful || is_proven(topic) || others.iter().all(|other| other == topic || is_proven(other))
+    }
+
+    /// Leaves out the topics of messages that failed for the user's rights. Returns `false` if none did, or only those to the topic of all
+    /// others.
+    pub(super) fn leave_out(&mut self, failures: &[Failure], sent: &Sent, settings: &KafkaSettings) -> bool {
+        let mut has_denied = false;
+        for Failure { number, .. } in failures.iter().filter(|it| it.code == Code::TopicAuthorizationFailed) {
+            if let Some(message) = sent.get(*number) {
+                has_denied |= self.deny(sent.topic_of(&message), settings);
+            }
+        }
+        has_denied
+    }
+
+    /// The same, for a transaction with these topics that the brokers refuse.
+    pub(super) fn leave_out_one(&mut self, topics: &[String], settings: &KafkaSettings) -> bool {
+        let own: Vec<&String> = topics.iter().filter(|topic| **topic != settings.topic).collect();
+        let mut unproven = own.iter().filter(|topic| !self.proven.contains(**topic));
+        match (unproven.next(), unproven.next()) {
+            (Some(topic), None) => return self.deny(topic, settings),
+            (None, _) if own.is_empty() => return false,
+            // The rights on one of them were taken away.
+            (None, _) => self.proven.clear(),
+            (Some(_), Some(_)) => {}
+        }
+        self.is_careful = true;
+        true
+    }
+
+    fn deny(&mut self, topic: &str, settings: &KafkaSettings) -> bool {
+        let KafkaSettings { name: sink, topic: other, .. } = settings;
+        if topic == other {
+            return false;
+        }
+        self.proven.remove(topic);
+        self.denied.retain(|_, since| since.elapsed() < DENIED_FOR);
+        if self.denied.insert(topic.to_owned(), Instant::now()).is_none()
+            && let Some(silent) = self.log.report()
+        {
+            warn!(
+                sink,
+                topic,
+                other,
+                silent,
+                "the user may not write to the topic: its messages go to the topic for all others"
+            );
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_is_refused_has_one_topic_that_may_be_at_fault() {
+        let topics = ["a", "b", "c"].map(str::to_owned);
+        let [_, b, c] = &topics;
+        let mut rights = Rights::default();
+        assert!(rights.may_join("a", &topics));
+        rights.is_careful = true;
+        assert!(rights.may_join("a", &[]) && rights.may_join("b", std::slice::from_ref(b)));
+        assert!(!rights.may_join("a", std::slice::from_ref(b)));
+        rights.prove(std::slice::from_ref(b));
+        assert!(
+            rights.may_join("a", std::slice::from_ref(b)) && rights.may_join("b", std::slice::from_ref(c))
+        );
+        assert!(!rights.may_join("a", &topics[1..]));
+    }
+}
