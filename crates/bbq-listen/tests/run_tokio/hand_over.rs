@@ -83,11 +83,12 @@ fn a_restart_changes_the_number_of_workers() {
         |workers| Group::at(&address).unwrap().distribution("reuseport".parse().unwrap()).workers(workers);
     let (stop, stopped) = oneshot::channel::<()>();
     thread::scope(|threads| {
-        threads.spawn(|| run(&path, &options(2), std::future::pending()));
+        let first = threads.spawn(|| run(&path, &options(2), std::future::pending()));
         wait_until(|| path.exists());
         let second = threads.spawn(|| run(&path, &options(4), async { drop(stopped.await) }));
         // Both serve for a moment.
         wait_until(|| answer(&mut connect(address.parse().unwrap())) == 4);
+        first.join().unwrap();
         drop(stop);
         second.join().unwrap();
     });

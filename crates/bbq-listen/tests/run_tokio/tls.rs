@@ -79,7 +79,7 @@ fn a_handshake_that_takes_too_long_ends() {
     let (server, client) = configs();
     let (tell, failed) = mpsc::sync_channel(64);
     let group = common::group("tcp", "auto".parse().unwrap(), 1);
-    beside(&group, serve(&server, (1, Duration::from_millis(200)), &tell), move |to| {
+    beside(&group, serve(&server, (1, Duration::from_secs(2)), &tell), move |to| {
         let mut silent = connect(to);
         greeted(to, &client);
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
