@@ -111,7 +111,7 @@ impl Running {
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
         }
         let lifecycle = Lifecycle::new(config.sinks.len());
-        let (parts, for_workers, readers, sinks) = open(start, &lifecycle)?;
+        let Opened { parts, for_workers, readers, sinks } = open(start, &lifecycle)?;
         let (tell_workers, stop_workers) = watch::channel(Command::Work);
         let mut gated = Gated {
             workers: Vec::new(),
@@ -363,11 +363,16 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
     Ok(())
 }
 
-/// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
-fn open(
-    start: Start<'_>,
-    lifecycle: &Arc<Lifecycle>,
-) -> Result<(Arc<Parts>, WorkerParts, Vec<bbq_read::Reader>, Vec<PendingSink>), StartError> {
+/// What a start has opened.
+struct Opened {
+    parts: Arc<Parts>,
+    for_workers: WorkerParts,
+    readers: Vec<bbq_read::Reader>,
+    sinks: Vec<PendingSink>,
+}
+
+/// Opens the data directory and makes the parts, and the readers and sinks, whose threads do not exist yet.
+fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<Opened, StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
     let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
@@ -392,20 +397,7 @@ fn open(
     let servers = if deletes { 0 } else { config.sinks.iter().filter(|spec| spec.is_replica()).count() };
     let of_replicas = Arc::clone(&spool);
     let replicas = Replicas::of(servers, move || of_replicas.ends());
-    let mut each_replica = replicas.each();
-    let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
-        let replica = spec.is_replica().then(|| each_replica.next()).flatten();
-        PendingSink::new(
-            index,
-            spec,
-            &spool,
-            (Arc::clone(&retention), replica, config.memory.sink_window_bytes),
-            lifecycle.of_sink(index),
-            start.is_strict,
-        )
-        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: with_sources(&error) })
-    });
-    let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
+    let sinks = pending_sinks(&start, &spool, (&retention, &replicas), lifecycle)?;
     check_renamed(&config.sinks, &sinks)?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));
     let disk_shortage = Mutex::new(spool.disk_shortage());
@@ -445,7 +437,30 @@ fn open(
         stopping: OnceLock::new(),
     });
     parts.begin_drops();
-    Ok((parts, for_workers, readers, sinks))
+    Ok(Opened { parts, for_workers, readers, sinks })
+}
+
+/// Makes the sinks, whose outputs are not open yet.
+fn pending_sinks(
+    start: &Start<'_>,
+    spool: &Arc<Spool>,
+    (retention, replicas): (&Arc<Retention>, &Arc<Replicas>),
+    lifecycle: &Arc<Lifecycle>,
+) -> Result<Vec<PendingSink>, StartError> {
+    let mut each_replica = replicas.each();
+    let sinks = start.config.sinks.iter().enumerate().map(|(index, spec)| {
+        let replica = spec.is_replica().then(|| each_replica.next()).flatten();
+        PendingSink::new(
+            index,
+            spec,
+            spool,
+            (Arc::clone(retention), replica, start.config.memory.sink_window_bytes),
+            lifecycle.of_sink(index),
+            start.is_strict,
+        )
+        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: with_sources(&error) })
+    });
+    sinks.collect()
 }
 
 /// What the workers may take together.

@@ -1,7 +1,5 @@
 //! If this fails, a full spool makes a reader lose lines, or the reader blocks a listener.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::io::Read;
 use std::process::Stdio;
 

@@ -1,7 +1,5 @@
 //! If this fails, the JSON output does not say from which file a message is, or by which reader.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use serde_json::Value;
 
 use crate::files::{Log, logs, setup};

@@ -1,7 +1,5 @@
 //! If this fails, nobody is told that a file cannot be read.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

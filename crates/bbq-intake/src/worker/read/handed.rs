@@ -7,6 +7,9 @@ use bbq_stored::Stream;
 
 use super::link::{ReaderLink, ToldBatch};
 
+/// Batches of a reader that workers have and no lane has: so many that each worker finds the next one when its lane has room.
+pub(crate) const HANDED_MAX: usize = 64;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct HandedRead {

@@ -86,6 +86,7 @@ impl ReaderLink {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the kernel reads the number in its own order")]
     fn signal(&self) {
         // It fails only if the counter is full, and then the reader is signalled.
         let _signalled = rustix::io::write(&self.event, &1u64.to_ne_bytes());

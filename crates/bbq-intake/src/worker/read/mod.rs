@@ -23,8 +23,7 @@ mod store;
 mod tests;
 
 pub(crate) use append::serve_handed;
-pub(crate) use handed::HandedRead;
+pub(crate) use handed::{HANDED_MAX, HandedRead};
 pub use link::ReaderLink;
 pub(crate) use link::ToldBatch;
-pub(crate) use store::HANDED_MAX;
 pub use store::ReaderStore;

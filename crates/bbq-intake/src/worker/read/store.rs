@@ -8,13 +8,11 @@ use bbq_read::{FileBatch, Outcome, Settled, Store};
 use bbq_stored::{Stream, Streams};
 use bbq_wire::StreamId;
 
-use super::handed::HandedRead;
+use super::handed::{HANDED_MAX, HandedRead};
 use super::link::{ReaderLink, Told};
 use crate::worker::handover::WorkerMesh;
 
-/// Batches of a reader that workers have and no lane has: so many that each worker finds the next one when its lane has room.
-pub(crate) const HANDED_MAX: usize = 64;
-/// The same in bytes, so that many readers of a full lane take little memory. A single batch may be larger.
+/// Bytes of the batches of a reader that workers have and no lane has, so that many readers of a full lane take little memory. A single batch may be larger.
 const HANDED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a server lends to one of its readers.
