@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use crate::command_line;
 use crate::pages::{self, lines};
 
 /// The most lines of a page: a longer one has more than one subject.
 const LINES_MAX: usize = 400;
 /// Most of it is made from lists of the program, or it is a list of all changes.
-const LONGER: [&str; 1] = ["CHANGELOG.md"];
+const LONGER: [&str; 2] = ["CHANGELOG.md", command_line::PAGE];
 /// What an operator looks for first: a word of each task.
 const TASKS: [&str; 10] = [
     "Add a sink",
