@@ -46,7 +46,9 @@ fn commands_in(help: &str) -> Vec<String> {
 fn add(command: &[String], page: &mut String) {
     let help = help_of(command);
     let name = [&["bbq".to_owned()], command].concat().join(" ");
-    let _infallible = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
+    // An option without a text in its line has blanks there.
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    let _infallible = write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n"));
     // A command without commands has a table of words or none in front of its options.
     if command.is_empty() || help.contains("\nCommands:\n") {
         for below in commands_in(&help) {

@@ -204,7 +204,7 @@ fn each_message_is_published_or_a_dead_letter_whoever_is_killed() {
 #[test]
 fn a_topic_that_is_forbidden_holds_up_nobody() {
     let kafka = shared();
-    for (prefix, query) in [("rights", "&progress_topic=rights.position"), ("unsafe", "&exactly_once=off")] {
+    for (prefix, query) in [("rights", "&progress_topic=rights.position"), ("loose", "&exactly_once=off")] {
         for host in ["open", "secret", "other"] {
             kafka.create(&format!("{prefix}-{host}"), &[]);
         }
