@@ -99,6 +99,8 @@ impl Retention {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
         self.shared.spool.on_room_wanted(move || requests.request(|state| state.work.room = true));
+        let requests = Arc::clone(&self.shared.requests);
+        self.shared.streams.on_crowded(move || requests.request(|state| state.work.checkpoint = true));
         let thread = spawn("retention".to_owned(), move || {
             if catch_unwind(AssertUnwindSafe(|| shared.run(&ledger))).is_err() {
                 error!("the thread that deletes segments panicked: nothing is deleted before a restart");

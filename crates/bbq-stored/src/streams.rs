@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use bbq_spool::limits::READ_TRIES_MAX;
 use bbq_spool::{Cursor, GroupRead, LanePlace, LaneReader, Spool, Storage};
@@ -36,6 +36,9 @@ use crate::identity::Identity;
 /// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
 /// then resends acknowledged records. At 275 bytes each this is 69 MiB, and 300 MiB while a checkpoint of twice as many is made; with less memory there are fewer (`config::memory_plan`).
 pub const STREAMS_MAX: usize = 262_144;
+
+/// The checkpoint of a crowded table is asked for each time that it has grown by this part of what it keeps: again, as one may fail.
+const CROWDED_PARTS: usize = 8;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
 const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
@@ -62,6 +65,8 @@ pub struct Streams {
     own: RwLock<HashSet<StreamId>>,
     /// The streams of this server's readers, one for each file: nobody else may append to them, and the table keeps them.
     read: RwLock<HashSet<StreamId>>,
+    /// Called when so many streams are known that the oldest are to be forgotten.
+    on_crowded: OnceLock<Box<dyn Fn() + Send + Sync>>,
     owners: AtomicU64,
     /// A stream has got the name of a token that the last checkpoint does not have. The lanes have 24 bits of it.
     has_new_owner: AtomicBool,
@@ -144,6 +149,7 @@ impl Streams {
             by_id: Mutex::new(by_id),
             own: RwLock::default(),
             read: RwLock::default(),
+            on_crowded: OnceLock::new(),
             owners: AtomicU64::new(0),
             has_new_owner: AtomicBool::new(false),
             storage,
@@ -232,7 +238,25 @@ impl Streams {
     }
 
     fn stream(&self, id: StreamId) -> Arc<Stream> {
-        Arc::clone(self.locked().entry(id).or_default())
+        let mut streams = self.locked();
+        let before = streams.len();
+        let stream = Arc::clone(streams.entry(id).or_default());
+        let after = streams.len();
+        drop(streams);
+        let is_asked_for = after > before && after.is_multiple_of((self.streams_max / CROWDED_PARTS).max(1));
+        if is_asked_for
+            && self.is_crowded()
+            && let Some(notify) = self.on_crowded.get()
+        {
+            notify();
+        }
+        stream
+    }
+
+    /// Sets the function that is called when so many streams are known that a checkpoint is due: a sender adds a hundred thousand in a second.
+    /// It must be quick. Only the first call counts.
+    pub(crate) fn on_crowded(&self, notify: impl Fn() + Send + Sync + 'static) {
+        let _first_counts = self.on_crowded.set(Box::new(notify));
     }
 
     /// A number for a new connection, higher than those of all earlier ones.
@@ -442,12 +466,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let streams = empty(directory.path());
         let name = |number: usize| StreamId((number as u128).to_le_bytes());
+        let asked = Arc::new(AtomicU64::new(0));
+        let ask = Arc::clone(&asked);
+        streams.on_crowded(move || drop(ask.fetch_add(1, Ordering::Relaxed)));
         streams.stream(name(0)).recover(Span { first: 1, last: 1 }, (0, 0), true, 1);
         for number in 1..2 * STREAMS_MAX {
-            assert!(!streams.is_crowded());
+            assert!(!streams.is_crowded() && asked.load(Ordering::Relaxed) == 0);
             let _gone_at_once = streams.stream(name(number));
         }
         assert!(streams.is_crowded());
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "at once, not with the next look at the table");
         streams.checkpoint(&[]).unwrap();
         assert!(!streams.is_crowded());
         assert_eq!(streams.stream(name(0)).known(name(0)).numbers.mark(), 1);

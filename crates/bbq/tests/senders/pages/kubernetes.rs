@@ -28,7 +28,7 @@ fn object<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 fn the_objects_fit_each_other_and_the_configuration() {
     let blocks = yaml::of_section("Kubernetes");
     let [manifest, agent] = [0, 1].map(|index| &blocks[index]);
-    assert_eq!(blocks.len(), 3, "the third is of the nodes, below");
+    assert_eq!(blocks.len(), 4, "the others are of the nodes, below");
     let service = object(manifest, "Service");
     let pod = &object(manifest, "Deployment")["spec"]["template"];
     let container = &pod["spec"]["containers"][0];
@@ -121,6 +121,23 @@ fn bbq_serves_with_the_configuration() {
     assert_eq!(server.stop(), Some(0));
     let written = fs::read(setup.path().join("out/messages.json")).expect("the sink's file");
     assert_eq!(text(written).lines().count(), 4);
+}
+
+/// What the patch mounts is where the reader looks, and it patches the container of the nodes.
+#[test]
+fn the_patch_of_the_nodes_mounts_what_is_read() {
+    let mut blocks = yaml::of_section("Kubernetes");
+    let (patch, nodes) = (blocks.swap_remove(3), blocks.swap_remove(2));
+    let pod = &patch[0]["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let patched = &object(&nodes, "DaemonSet")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["name"], patched["name"]);
+    let mount = &container["volumeMounts"][0];
+    assert_eq!(mount["name"], pod["volumes"][0]["name"]);
+    assert_eq!(mount["mountPath"], pod["volumes"][0]["hostPath"]["path"], "links lead to the same place");
+    let read = bbq_server::config::ReadSpec::parse("containers:").expect("a reader");
+    let path = mount["mountPath"].as_str().expect("a path");
+    assert!(read.glob.starts_with(&format!("{path}/")), "{} is not below {path}", read.glob);
 }
 
 /// The probes of the nodes' pods reach the admin without a token, and nothing else of it does.
