@@ -204,8 +204,9 @@ mod tests {
         assert_eq!(later.letters().to_string(), "0:8+1");
         later.forget_letters(&Positions::parse("0:4096:9").unwrap());
         assert_eq!(later, others);
-        later.limit(&Positions::parse("0:4096:11 2:4096:1").unwrap());
-        assert_eq!(later.to_string(), "0:9+1 2:0+1");
+        let mut limited = later.clone();
+        limited.limit(&Positions::parse("0:4096:11 2:4096:1").unwrap());
+        assert_eq!(limited.to_string(), "0:9+1 2:0+1");
         // What the progress says does not replace what the cursor says.
         later.merge(Refused::parse("0:7+2 0:9+1").unwrap());
         assert_eq!(later.to_string(), refused.to_string());

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client;
 use crate::support::lineage::Lineage;
@@ -218,6 +218,8 @@ fn a_new_program_that_is_killed_before_it_serves_has_read_nothing() {
                 let line = format!("line {}\n", sent.load(Relaxed));
                 client.write_all(line.as_bytes()).expect("it reads");
                 sent.fetch_add(1, Relaxed);
+                // While nobody reads, everything has to fit in the buffers of the connection.
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         let killed = catch_unwind(AssertUnwindSafe(|| {
@@ -228,7 +230,7 @@ fn a_new_program_that_is_killed_before_it_serves_has_read_nothing() {
                 assert!(start.elapsed() < PATIENCE, "it is not held\n{}", setup.log());
             }
             // Some time, in which it could read.
-            let until = sent.load(Relaxed) + 20_000;
+            let until = sent.load(Relaxed) + 2_000;
             while sent.load(Relaxed) < until {
                 assert!(start.elapsed() < PATIENCE, "nobody reads\n{}", setup.log());
             }
