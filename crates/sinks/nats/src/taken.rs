@@ -89,7 +89,8 @@ impl Taken {
                 *forbidden = Some(message.subject);
                 return Ok(Some(Rejection { why, has_letter: false }));
             }
-            if let Some(Rejection { why, has_letter: false }) = &rejected
+            if let Some(Rejection { why, .. }) =
+                rejected.as_ref().filter(|rejection| is_fresh(rejection, known))
                 && !shared.too_large.is_set_apart(message.record, now)
             {
                 return Err(Stop::Held(TooLarge::held(why)));
@@ -111,6 +112,11 @@ impl Taken {
     pub(super) fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
+}
+
+/// Whether a message is to be set apart now. One before the progress was set apart earlier, also if its dead letter is yet to be written.
+fn is_fresh(rejection: &Rejection, known: Known) -> bool {
+    !known.is_stored && !rejection.has_letter
 }
 
 fn too_large(bytes: usize, max: usize) -> String {
@@ -146,5 +152,15 @@ mod tests {
         assert_eq!(rejected(101, 200, true, true), None);
         // Whether its letter is kept is unknown.
         assert_eq!(rejected(101, 200, true, false), Some(false));
+    }
+
+    #[test]
+    fn what_the_progress_has_passed_is_not_set_apart_again() {
+        let is_fresh = |has_letter, is_stored| {
+            let rejection = Rejection { why: String::new(), has_letter };
+            is_fresh(&rejection, Known { is_stored, has_letters: has_letter })
+        };
+        assert!(is_fresh(false, false));
+        assert!(!is_fresh(false, true) && !is_fresh(true, false) && !is_fresh(true, true));
     }
 }
