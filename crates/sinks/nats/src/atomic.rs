@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message, Subject};
-use bbq_sink::{CONFLICT, Positions, REFUSED_RUNS_MAX, Refused, TAKEN_OVER};
+use bbq_sink::{CONFLICT, Positions, Refused, TAKEN_OVER};
 use futures_util::StreamExt as _;
 use hyper::body::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -344,8 +344,7 @@ impl AtomicWriter {
             // If they come again, they count as delivered.
             link.refused.forget_letters(&self.stored);
         }
-        let runs = if link.refused.is_empty() { 0 } else { link.refused.without_letters().runs() };
-        REFUSED_RUNS_MAX.min(self.payload_max / RUN_BYTES_MAX).saturating_sub(runs)
+        link.refused.room(self.payload_max / RUN_BYTES_MAX)
     }
 
     /// Nothing was taken: the next message waits for others, or for room in the progress.
@@ -357,7 +356,7 @@ impl AtomicWriter {
         if room == 0 {
             let since = *self.full_since.get_or_insert_with(Instant::now);
             if is_idle && since.elapsed() >= LETTERS_PATIENCE {
-                let text = "too many messages that are not next to each other have subjects to which the user may not publish, or are too \
+                let text = "too many messages have subjects to which the user may not publish, or are too \
                             large; give it the permission, or raise the limit";
                 return Err(Ended::Failed(io::Error::other(text)));
             }
