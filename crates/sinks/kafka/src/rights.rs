@@ -35,11 +35,7 @@ impl Rights {
     /// Whether the messages of a topic go to that of all others.
     pub(super) fn is_denied(&self, topic: &str) -> bool {
         // Nearly always there is none, and this is asked for every message.
-        !self.denied.is_empty()
-            && self
-                .denied
-                .get(topic)
-                .is_some_and(|since| since.elapsed() < DENIED_FOR)
+        !self.denied.is_empty() && self.denied.get(topic).is_some_and(|since| since.elapsed() < DENIED_FOR)
     }
 
     /// Topics have taken something.
@@ -59,17 +55,9 @@ impl Rights {
 
     /// Leaves out the topics of messages that failed for the user's rights. Returns `false` if none did, or only those to the topic of all
     /// others.
-    pub(super) fn leave_out(
-        &mut self,
-        failures: &[Failure],
-        sent: &Sent,
-        settings: &KafkaSettings,
-    ) -> bool {
+    pub(super) fn leave_out(&mut self, failures: &[Failure], sent: &Sent, settings: &KafkaSettings) -> bool {
         let mut has_denied = false;
-        for Failure { number, .. } in failures
-            .iter()
-            .filter(|it| it.code == Code::TopicAuthorizationFailed)
-        {
+        for Failure { number, .. } in failures.iter().filter(|it| it.code == Code::TopicAuthorizationFailed) {
             if let Some(message) = sent.get(*number) {
                 has_denied |= self.deny(sent.topic_of(&message), settings);
             }
@@ -79,37 +67,40 @@ impl Rights {
 
     /// The same, for a transaction with these topics that the brokers refuse.
     pub(super) fn leave_out_one(&mut self, topics: &[String], settings: &KafkaSettings) -> bool {
-        let own: Vec<&String> = topics
-            .iter()
-            .filter(|topic| **topic != settings.topic)
-            .collect();
-        let mut unproven = own.iter().filter(|topic| !self.proven.contains(**topic));
-        match (unproven.next(), unproven.next()) {
-            (Some(topic), None) => return self.deny(topic, settings),
-            (None, _) if own.is_empty() => return false,
-            // The rights on one of them were taken away.
-            (None, _) => self.proven.clear(),
-            (Some(_), Some(_)) => {}
+        let other = &settings.topic;
+        if topics.iter().all(|topic| topic == other) {
+            return false;
         }
+        let has_proven_other = topics.contains(other) && self.proven.contains(other);
+        let mut unproven = topics.iter().filter(|topic| !self.proven.contains(*topic));
+        let is_left_out = match (unproven.next(), unproven.next()) {
+            // The rights on one of the others may have been taken away meanwhile: each is tried alone.
+            (Some(topic), None) if topic == other => {
+                self.proven.clear();
+                false
+            }
+            // It may be the topic of all others that the user lost: then its messages must not go there.
+            (Some(_), None) if has_proven_other => self.proven.remove(other),
+            (Some(topic), None) => return self.deny(topic, settings),
+            // The rights on one of them were taken away.
+            (None, _) => {
+                self.proven.clear();
+                true
+            }
+            (Some(_), Some(_)) => true,
+        };
         self.is_careful = true;
-        true
+        is_left_out
     }
 
     fn deny(&mut self, topic: &str, settings: &KafkaSettings) -> bool {
-        let KafkaSettings {
-            name: sink,
-            topic: other,
-            ..
-        } = settings;
+        let KafkaSettings { name: sink, topic: other, .. } = settings;
         if topic == other {
             return false;
         }
         self.proven.remove(topic);
         self.denied.retain(|_, since| since.elapsed() < DENIED_FOR);
-        if self
-            .denied
-            .insert(topic.to_owned(), Instant::now())
-            .is_none()
+        if self.denied.insert(topic.to_owned(), Instant::now()).is_none()
             && let Some(silent) = self.log.report()
         {
             warn!(
@@ -126,7 +117,33 @@ impl Rights {
 
 #[cfg(test)]
 mod tests {
+    use bbq_format::Format;
+
+    use super::super::security::Security;
+    use super::super::settings::Key;
     use super::*;
+    use crate::topic;
+
+    fn settings() -> KafkaSettings {
+        let template = topic::parse("logs-{host}").unwrap();
+        KafkaSettings {
+            name: "test".to_owned(),
+            shown: "kafka://test".to_owned(),
+            servers: String::new(),
+            topic: template.fallback().to_owned(),
+            template,
+            creates: false,
+            progress: "progress".to_owned(),
+            is_exactly_once: true,
+            transaction_timeout: Duration::ZERO,
+            keep: Duration::ZERO,
+            key: Key::None,
+            format: Format::Raw,
+            has_origin: false,
+            compression: "none",
+            security: Security::default(),
+        }
+    }
 
     #[test]
     fn a_transaction_that_is_refused_has_one_topic_that_may_be_at_fault() {
@@ -139,11 +156,26 @@ mod tests {
         assert!(!rights.may_join("a", std::slice::from_ref(b)));
         rights.prove(std::slice::from_ref(b));
         // What is sent to b is committed before a is tried.
-        assert!(
-            !rights.may_join("a", std::slice::from_ref(b)) && !rights.may_join("a", &topics[..2])
-        );
-        assert!(
-            rights.may_join("b", std::slice::from_ref(c)) && rights.may_join("b", &topics[..2])
-        );
+        assert!(!rights.may_join("a", std::slice::from_ref(b)) && !rights.may_join("a", &topics[..2]));
+        assert!(rights.may_join("b", std::slice::from_ref(c)) && rights.may_join("b", &topics[..2]));
+    }
+
+    #[test]
+    fn the_topic_of_all_others_is_at_fault_like_another() {
+        let settings = settings();
+        let [a, other] = ["logs-a", "logs-other"].map(str::to_owned);
+        let both = [a.clone(), other.clone()];
+        let mut rights = Rights::default();
+        assert!(rights.leave_out_one(&both, &settings) && rights.is_careful && !rights.is_denied(&a));
+        assert!(!rights.leave_out_one(std::slice::from_ref(&other), &settings), "nothing else is at fault");
+        // It took messages, and the right to write to it is gone.
+        rights.prove(std::slice::from_ref(&other));
+        assert!(rights.leave_out_one(&both, &settings) && !rights.is_denied(&a));
+        assert!(!rights.may_join(&other, std::slice::from_ref(&a)), "each is tried alone");
+        rights.prove(std::slice::from_ref(&a));
+        assert!(!rights.leave_out_one(&both, &settings) && !rights.is_denied(&a));
+        // The other topic is at fault.
+        assert!(rights.leave_out_one(std::slice::from_ref(&a), &settings) && rights.is_denied(&a));
+        assert!(!rights.is_denied(&other));
     }
 }
