@@ -75,6 +75,11 @@ impl Forbidden {
         self.subjects.clear();
     }
 
+    /// It refuses a subject that it was asked for: the next one to ask for is another, as nothing else may be taken any more.
+    pub(super) fn not_taken(&mut self, subject: &str) {
+        self.taken.take_if(|taken| taken.as_str() == subject);
+    }
+
     /// A subject to ask for that: the last one that was taken, or the one of further names.
     pub(super) fn to_ask(&self, fallback: &str, now: Instant) -> Option<String> {
         let candidates = self.taken.as_deref().into_iter().chain([fallback]);
@@ -146,6 +151,14 @@ mod tests {
         assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.other"));
         assert!(forbidden.note("logs.other", "test", now));
         assert_eq!(forbidden.to_ask("logs.other", now), None);
+        // The permission for the last one that was taken is gone, too, and the sink waits.
+        forbidden.taken(Some("logs.a".into()));
+        forbidden.forget();
+        assert!(forbidden.note("logs.b", "test", now));
+        forbidden.not_taken("logs.other");
+        assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.a"));
+        forbidden.not_taken("logs.a");
+        assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.other"));
         let mut other = Forbidden::default();
         assert!(other.note("logs.a", "test", now));
         other.forget();
