@@ -16,7 +16,8 @@ use bbq_spool::LanePlace;
 /// Most runs of refused messages: 20 bytes each, so that progress is smaller than the smallest limit that brokers usually have, 1 MiB.
 /// A broker that refuses single messages here and there has far fewer before they are dead letters.
 pub const REFUSED_RUNS_MAX: usize = 10_000;
-/// With more messages, those that are dead letters are forgotten: what is remembered of them takes 100 bytes each.
+/// With more messages, those that are dead letters are forgotten: what is remembered of them takes 100 bytes each. [`Refused::room`] has no
+/// room for more without letters, in however few runs.
 pub const REFUSED_MAX: usize = 100_000;
 /// The text for a message that was refused before bbq was started again.
 const EARLIER: &str = "the message was refused before bbq was started again";
@@ -119,17 +120,24 @@ impl Refused {
         self.each_run().count()
     }
 
+    /// How many more messages may be refused before others are dead letters, if progress has room for `runs_max` runs.
+    #[must_use]
+    pub fn room(&self, runs_max: usize) -> usize {
+        let without_letters =
+            self.0.iter().filter(|(_, reason)| !reason.has_letter).map(|(message, _)| *message);
+        let (mut runs, mut messages) = (0, 0);
+        for (_, _, count) in each_run(without_letters) {
+            runs += 1;
+            messages += count;
+        }
+        let messages = usize::try_from(messages).unwrap_or(usize::MAX);
+        // Each may be a run of its own.
+        runs_max.min(REFUSED_RUNS_MAX).saturating_sub(runs).min(REFUSED_MAX.saturating_sub(messages))
+    }
+
     /// Lane, first number and count of messages that follow each other.
     fn each_run(&self) -> impl Iterator<Item = (u32, u64, u64)> {
-        let mut messages = self.0.keys().copied().peekable();
-        std::iter::from_fn(move || {
-            let (lane, first) = messages.next()?;
-            let mut count = 1;
-            while messages.next_if_eq(&(lane, first + count)).is_some() {
-                count += 1;
-            }
-            Some((lane, first, count))
-        })
+        each_run(self.0.keys().copied())
     }
 
     /// Reads messages that are dead letters.
@@ -143,8 +151,9 @@ impl Refused {
     /// Reads what `Display` writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Refused> {
-        /// In all: bbq keeps far fewer, and who can write to the topic could name any number.
+        /// In all: who can write to the topic could name any number.
         const COUNT_MAX: u64 = 1 << 20;
+        const _: () = assert!(REFUSED_MAX as u64 <= COUNT_MAX, "what is written is read");
         let why: Arc<str> = EARLIER.into();
         let mut refused = Refused::default();
         let mut room = COUNT_MAX;
@@ -160,6 +169,19 @@ impl Refused {
         }
         Some(refused)
     }
+}
+
+/// Lane, first number and count of messages that follow each other.
+fn each_run(messages: impl Iterator<Item = (u32, u64)>) -> impl Iterator<Item = (u32, u64, u64)> {
+    let mut messages = messages.peekable();
+    std::iter::from_fn(move || {
+        let (lane, first) = messages.next()?;
+        let mut count = 1;
+        while messages.next_if_eq(&(lane, first + count)).is_some() {
+            count += 1;
+        }
+        Some((lane, first, count))
+    })
 }
 
 impl fmt::Display for Refused {
@@ -189,6 +211,23 @@ mod tests {
     }
 
     #[test]
+    fn there_is_room_for_messages_and_runs_that_are_no_dead_letters() {
+        assert_eq!([Refused::default().room(7), Refused::default().room(usize::MAX)], [7, REFUSED_RUNS_MAX]);
+        let mut refused = Refused::parse("0:7+3 0:11+1 2:0+2").unwrap();
+        assert_eq!([refused.room(7), refused.room(3), refused.room(2)], [4, 0, 0]);
+        refused.keep(&Positions::parse("0:4096:9").unwrap());
+        assert_eq!(refused.room(7), 4, "a part of a run is one");
+        refused.keep(&Positions::parse("0:4096:10").unwrap());
+        assert_eq!(refused.room(7), 5);
+        // One run, which is written in a few bytes, takes memory all the same.
+        let mut long = Refused::parse(&format!("0:0+{}", REFUSED_MAX - 2)).unwrap();
+        assert_eq!(long.room(usize::MAX), 2);
+        long.merge(Refused::parse("1:0+2").unwrap());
+        assert_eq!(long.room(usize::MAX), 0);
+        assert_eq!(Refused::parse(&long.to_string()), Some(long));
+    }
+
+    #[test]
     fn what_is_a_dead_letter_is_told_from_what_is_none() {
         let mut refused = Refused::parse("0:7+3 0:11+1 2:0+2").unwrap();
         refused.keep(&Positions::parse("0:4096:9").unwrap());
@@ -209,7 +248,7 @@ mod tests {
         assert_eq!(limited.to_string(), "0:9+1 2:0+1");
         // What the progress says does not replace what the cursor says.
         later.merge(Refused::parse("0:7+2 0:9+1").unwrap());
-        assert_eq!(later.to_string(), refused.to_string());
+        assert_eq!(later.to_string(), "0:7+3 2:0+1");
         let mut both = letters.clone();
         both.merge(Refused::parse("0:7+2").unwrap());
         assert_eq!(both, letters);

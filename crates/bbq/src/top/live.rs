@@ -38,6 +38,8 @@ struct Live<'a> {
     asked: Instant,
     /// Why the last request failed.
     failure: Option<String>,
+    /// The request under way was sent after an order: its answer is shown also while the numbers are held.
+    is_after_order: bool,
 }
 
 /// Shows the server until a key or a signal ends it. `first` is its first answer.
@@ -48,8 +50,7 @@ pub(super) async fn run(
     screen: Screen,
     mut signal: oneshot::Receiver<u8>,
 ) -> anyhow::Result<Outcome> {
-    let asked = first.at;
-    let mut live = Live { token, screen, before: None, now: first, asked, failure: None };
+    let mut live = Live::new(token, screen, first);
     let mut terminal = Terminal::open()?;
     let mut inputs = inputs()?;
     let mut asking: Option<Asking<'_>> = None;
@@ -104,8 +105,9 @@ pub(super) async fn run(
             said = result_of(&mut telling) => {
                 telling = None;
                 live.screen.notice = Some(said);
-                // What has changed is shown at once.
-                asking.get_or_insert_with(|| Box::pin(Snapshot::ask(admin, token, || {})));
+                // What has changed is shown at once. An answer that is under way may be older.
+                live.is_after_order = true;
+                asking = Some(Box::pin(Snapshot::ask(admin, token, || {})));
             }
             () = tokio::time::sleep(wake) => {}
         }
@@ -141,7 +143,12 @@ async fn tell(admin: SocketAddr, token: Option<&Secret>, SinkOrder { name, pause
     }
 }
 
-impl Live<'_> {
+impl<'a> Live<'a> {
+    fn new(token: Option<&'a Secret>, screen: Screen, now: Snapshot) -> Live<'a> {
+        let asked = now.at;
+        Live { token, screen, before: None, now, asked, failure: None, is_after_order: false }
+    }
+
     fn interval(&self) -> Duration {
         let interval = Duration::from_secs_f64(self.screen.interval_seconds);
         if self.failure.is_some() { interval.max(AWAY_INTERVAL_MIN) } else { interval }
@@ -160,8 +167,9 @@ impl Live<'_> {
     }
 
     fn take(&mut self, answer: anyhow::Result<Snapshot>) {
+        let is_after_order = std::mem::take(&mut self.is_after_order);
         // What was asked before the pause is not shown in it.
-        if self.screen.is_paused {
+        if self.screen.is_paused && !(is_after_order && answer.is_ok()) {
             return;
         }
         match answer {
@@ -171,5 +179,32 @@ impl Live<'_> {
             }
             Err(error) => self.failure = Some(format!("{error:#}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::status;
+    use super::*;
+
+    #[test]
+    fn held_numbers_change_after_an_order_only() {
+        let snapshot = |pid| {
+            let mut status = status();
+            status.pid = pid;
+            Snapshot { at: Instant::now(), status }
+        };
+        let mut screen = Screen::new(1.0, false, true);
+        screen.is_paused = true;
+        let mut live = Live::new(None, screen, snapshot(1));
+        live.take(Ok(snapshot(2)));
+        assert_eq!(live.now.status.pid, 1);
+        live.is_after_order = true;
+        live.take(Ok(snapshot(3)));
+        live.take(Ok(snapshot(4)));
+        assert_eq!(live.now.status.pid, 3);
+        live.is_after_order = true;
+        live.take(Err(anyhow::anyhow!("gone")));
+        assert_eq!(live.failure, None);
     }
 }

@@ -24,8 +24,10 @@ pub(super) struct Screen {
     pub(super) filter: String,
     pub(super) edits_filter: bool,
     pub(super) is_paused: bool,
-    /// The name of the sink that is to be paused, or to go on, if the person says yes.
-    order: Option<String>,
+    /// What a sink is told if the person says yes: what the question says, whatever becomes of the sink meanwhile.
+    order: Option<SinkOrder>,
+    /// Whether the last frame had a line to ask in.
+    has_footer: bool,
     /// What became of the last order, until the next key.
     pub(super) notice: Option<String>,
     pub(super) shows_help: bool,
@@ -87,6 +89,7 @@ impl Screen {
             edits_filter: false,
             is_paused: false,
             order: None,
+            has_footer: false,
             notice: None,
             shows_help: false,
             interval_seconds,
@@ -101,7 +104,7 @@ impl Screen {
         let focus = self.focus;
         let page = isize::try_from(rows[focus].max(1)).unwrap_or(isize::MAX);
         self.notice = None;
-        if let Some(name) = self.order.take() {
+        if let Some(SinkOrder { name, .. }) = self.order.take() {
             match action {
                 Action::Scroll(by) => return self.order = self.other_sink(model, &name, by),
                 Action::Cancel => return,
@@ -129,7 +132,7 @@ impl Screen {
             }
             Action::Filter => self.edits_filter = true,
             Action::Pause => self.is_paused = !self.is_paused,
-            Action::Order => self.order = self.other_sink(model, "", 0),
+            Action::Order if self.has_footer => self.order = self.other_sink(model, "", 0),
             Action::Help => self.shows_help = !self.shows_help,
             Action::Faster => self.interval_seconds = faster(self.interval_seconds),
             Action::Slower => self.interval_seconds = slower(self.interval_seconds),
@@ -146,16 +149,18 @@ impl Screen {
                     self.filter.clear();
                 }
             }
-            Action::Quit | Action::Interrupt | Action::Suspend | Action::Redraw => {}
+            Action::Order | Action::Quit | Action::Interrupt | Action::Suspend | Action::Redraw => {}
         }
     }
 
-    /// The sink beside the one of this name, or the first.
-    fn other_sink(&self, model: &Model, name: &str, by: isize) -> Option<String> {
+    /// What the sink beside the one of this name, or the first, can be told.
+    fn other_sink(&self, model: &Model, name: &str, by: isize) -> Option<SinkOrder> {
         let names = self.sinks(model);
         let place = names.iter().position(|row| row.cells[0].text == name).unwrap_or_default();
         let place = place.saturating_add_signed(by).min(names.len().saturating_sub(1));
-        names.get(place).map(|row| row.cells[0].text.clone())
+        let order =
+            |row: &&Row| SinkOrder { name: row.cells[0].text.clone(), pauses: row.cells[1].text != PAUSED };
+        names.get(place).map(order)
     }
 
     /// The rows of sinks that are shown.
@@ -165,9 +170,14 @@ impl Screen {
 
     /// What the sink is told that is chosen, if it is still there.
     pub(super) fn order(&self, model: &Model) -> Option<SinkOrder> {
-        let name = self.order.as_ref()?;
-        let row = self.sinks(model).into_iter().find(|row| row.cells[0].text == *name)?;
-        Some(SinkOrder { name: name.clone(), pauses: row.cells[1].text != PAUSED })
+        let order = self.order.as_ref()?;
+        self.sinks(model).iter().any(|row| row.cells[0].text == order.name).then(|| order.clone())
+    }
+
+    /// A frame has a line to ask in, or not: then nothing is asked, as nobody would see it.
+    pub(super) fn set_footer(&mut self, has_footer: bool) {
+        self.has_footer = has_footer;
+        self.order.take_if(|_| !has_footer);
     }
 
     /// The same, once the person has said yes.

@@ -25,6 +25,7 @@ pub(super) fn draw(model: &Model, screen: &mut Screen, area: Rect, buffer: &mut 
     let (columns, look) = (usize::from(area.width), Look::new(screen.has_colours));
     let shown: Vec<Shown<'_>> = (0..PANES).map(|pane| shown(model, screen, pane)).collect();
     let heights = heights(&wanted(model, screen, &shown, area));
+    screen.set_footer(heights.footer > 0);
     let mut rows = [0; PARTS];
     rows[FINDINGS] = heights.findings;
     let mut lines = vec![title(model, screen, columns, &look)];
@@ -197,17 +198,18 @@ fn footer(model: &Model, screen: &Screen, columns: usize, look: &Look) -> Line<'
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Instant;
 
     use bbq_server::status::Status;
     use serde_json::json;
 
+    use super::super::screen::Action;
     use super::super::snapshot::Snapshot;
     use super::*;
 
     /// A server with five problems, a listener with a wide name, and an error that writes to terminals.
-    fn status() -> Status {
+    pub(in super::super) fn status() -> Status {
         let ledger = json!({ "received": 7, "dropped": { "kernel": 7 }, "cut": 0, "duplicates": 0, "skipped": 0, "refused": 0 });
         let socket = json!({ "index": 0, "worker": 0, "accepted": 7, "queue": 4000, "backlog": 4096, "drops": 7, "starved": 0,
                              "rescued": 0, "accept_delay_ms": null });
@@ -258,6 +260,30 @@ mod tests {
                 frame(&model, &mut screen, columns, rows);
             }
         }
+    }
+
+    #[test]
+    fn a_sink_is_told_what_the_question_says_and_nothing_unseen() {
+        let of = |is_paused| {
+            let mut status = status();
+            status.sinks[0].paused = is_paused;
+            Model::new("127.0.0.1:7790".parse().unwrap(), None, &Snapshot { at: Instant::now(), status })
+        };
+        let (delivers, paused) = (of(false), of(true));
+        let (mut screen, rows) = (Screen::new(1.0, false, true), [0; PARTS]);
+        frame(&delivers, &mut screen, 80, 24);
+        screen.act(Action::Order, &delivers, &rows);
+        // Somebody else pauses it meanwhile.
+        let shown = frame(&paused, &mut screen, 80, 24);
+        assert!(shown[23].starts_with("Pause sink null:?"), "{}", shown[23]);
+        let order = SinkOrder { name: "null:".to_owned(), pauses: true };
+        assert_eq!(screen.take_order(&paused), Some(order));
+        assert_eq!(screen.take_order(&paused), None);
+        screen.act(Action::Order, &delivers, &rows);
+        frame(&delivers, &mut screen, 80, 5);
+        assert_eq!(screen.take_order(&delivers), None, "the question is gone");
+        screen.act(Action::Order, &delivers, &rows);
+        assert_eq!(screen.take_order(&delivers), None, "there is no line to ask in");
     }
 
     #[test]

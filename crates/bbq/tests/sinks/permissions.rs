@@ -92,6 +92,23 @@ fn a_subject_that_is_forbidden_holds_up_nobody() {
     }
 }
 
+/// The server quotes it in its refusal.
+#[test]
+fn a_forbidden_subject_that_cannot_be_printed_holds_up_nobody() {
+    const HOST: &str = "a\u{200b}b";
+    let nats = nats(new_server(), "\"logs.*\"", &format!("\"logs.{HOST}\""));
+    let broker = nats.start();
+    let first = edge(&nats);
+    let at_first = first.start();
+    at_first.send(2, (message("open", "1") + &message(HOST, "2") + &message("open", "3")).as_bytes());
+    let status = at_first
+        .wait_status("all", |status| status["ledger"]["received"] == 3 && status["ledger"]["queued"] == 0);
+    assert_eq!(status["ledger"]["dropped"], json!({ "refused": 1 }));
+    let pair = |text: &str| ("logs.open".to_owned(), text.to_owned());
+    assert_eq!(published(&broker), [pair("1"), pair("3")]);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+}
+
 /// What it may publish to is known only from what it has published.
 #[test]
 fn a_user_that_may_publish_to_nothing_else_keeps_its_messages() {

@@ -47,10 +47,10 @@ impl Rights {
         }
     }
 
-    /// Whether a topic may be in a transaction with others.
+    /// Whether a topic may be in a transaction with others. One that is not proven begins a transaction: what was sent to others before it is
+    /// committed, however many topics are refused.
     pub(super) fn may_join(&self, topic: &str, others: &[String]) -> bool {
-        let is_proven = |topic: &str| self.proven.contains(topic);
-        !self.is_careful || is_proven(topic) || others.iter().all(|other| other == topic || is_proven(other))
+        !self.is_careful || self.proven.contains(topic) || others.iter().all(|other| other == topic)
     }
 
     /// Leaves out the topics of messages that failed for the user's rights. Returns `false` if none did, or only those to the topic of all
@@ -67,17 +67,30 @@ impl Rights {
 
     /// The same, for a transaction with these topics that the brokers refuse.
     pub(super) fn leave_out_one(&mut self, topics: &[String], settings: &KafkaSettings) -> bool {
-        let own: Vec<&String> = topics.iter().filter(|topic| **topic != settings.topic).collect();
-        let mut unproven = own.iter().filter(|topic| !self.proven.contains(**topic));
-        match (unproven.next(), unproven.next()) {
-            (Some(topic), None) => return self.deny(topic, settings),
-            (None, _) if own.is_empty() => return false,
-            // The rights on one of them were taken away.
-            (None, _) => self.proven.clear(),
-            (Some(_), Some(_)) => {}
+        let other = &settings.topic;
+        if topics.iter().all(|topic| topic == other) {
+            return false;
         }
+        let has_proven_other = topics.contains(other) && self.proven.contains(other);
+        let mut unproven = topics.iter().filter(|topic| !self.proven.contains(*topic));
+        let is_left_out = match (unproven.next(), unproven.next()) {
+            // The rights on one of the others may have been taken away meanwhile: each is tried alone.
+            (Some(topic), None) if topic == other => {
+                self.proven.clear();
+                false
+            }
+            // It may be the topic of all others that the user lost: then its messages must not go there.
+            (Some(_), None) if has_proven_other => self.proven.remove(other),
+            (Some(topic), None) => return self.deny(topic, settings),
+            // The rights on one of them were taken away.
+            (None, _) => {
+                self.proven.clear();
+                true
+            }
+            (Some(_), Some(_)) => true,
+        };
         self.is_careful = true;
-        true
+        is_left_out
     }
 
     fn deny(&mut self, topic: &str, settings: &KafkaSettings) -> bool {
@@ -104,7 +117,33 @@ impl Rights {
 
 #[cfg(test)]
 mod tests {
+    use bbq_format::Format;
+
+    use super::super::security::Security;
+    use super::super::settings::Key;
     use super::*;
+    use crate::topic;
+
+    fn settings() -> KafkaSettings {
+        let template = topic::parse("logs-{host}").unwrap();
+        KafkaSettings {
+            name: "test".to_owned(),
+            shown: "kafka://test".to_owned(),
+            servers: String::new(),
+            topic: template.fallback().to_owned(),
+            template,
+            creates: false,
+            progress: "progress".to_owned(),
+            is_exactly_once: true,
+            transaction_timeout: Duration::ZERO,
+            keep: Duration::ZERO,
+            key: Key::None,
+            format: Format::Raw,
+            has_origin: false,
+            compression: "none",
+            security: Security::default(),
+        }
+    }
 
     #[test]
     fn a_transaction_that_is_refused_has_one_topic_that_may_be_at_fault() {
@@ -116,9 +155,27 @@ mod tests {
         assert!(rights.may_join("a", &[]) && rights.may_join("b", std::slice::from_ref(b)));
         assert!(!rights.may_join("a", std::slice::from_ref(b)));
         rights.prove(std::slice::from_ref(b));
-        assert!(
-            rights.may_join("a", std::slice::from_ref(b)) && rights.may_join("b", std::slice::from_ref(c))
-        );
-        assert!(!rights.may_join("a", &topics[1..]));
+        // What is sent to b is committed before a is tried.
+        assert!(!rights.may_join("a", std::slice::from_ref(b)) && !rights.may_join("a", &topics[..2]));
+        assert!(rights.may_join("b", std::slice::from_ref(c)) && rights.may_join("b", &topics[..2]));
+    }
+
+    #[test]
+    fn the_topic_of_all_others_is_at_fault_like_another() {
+        let settings = settings();
+        let [a, other] = ["logs-a", "logs-other"].map(str::to_owned);
+        let both = [a.clone(), other.clone()];
+        let mut rights = Rights::default();
+        assert!(rights.leave_out_one(&both, &settings) && rights.is_careful && !rights.is_denied(&a));
+        assert!(!rights.leave_out_one(std::slice::from_ref(&other), &settings), "nothing else is at fault");
+        // It took messages, and the right to write to it is gone.
+        rights.prove(std::slice::from_ref(&other));
+        assert!(rights.leave_out_one(&both, &settings) && !rights.is_denied(&a));
+        assert!(!rights.may_join(&other, std::slice::from_ref(&a)), "each is tried alone");
+        rights.prove(std::slice::from_ref(&a));
+        assert!(!rights.leave_out_one(&both, &settings) && !rights.is_denied(&a));
+        // The other topic is at fault.
+        assert!(rights.leave_out_one(std::slice::from_ref(&a), &settings) && rights.is_denied(&a));
+        assert!(!rights.is_denied(&other));
     }
 }

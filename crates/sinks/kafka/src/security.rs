@@ -11,7 +11,7 @@ const MECHANISMS: [(&str, &str); 3] =
 pub(super) const MECHANISM_WORDS: &[&str] = &["plain", "scram-sha-256", "scram-sha-512"];
 
 /// TLS and SASL, or neither.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Security {
     tls: Option<ClientTls>,
     sasl: Option<Sasl>,

@@ -6,18 +6,16 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message, Subject};
-use bbq_sink::{CONFLICT, Positions, REFUSED_RUNS_MAX, Refused, TAKEN_OVER};
+use bbq_sink::{CONFLICT, Positions, Refused, TAKEN_OVER};
 use futures_util::StreamExt as _;
 use hyper::body::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
 use super::batch::{Batch, expect, expect_of};
-use super::forbidden;
 use super::link::{Ended, NatsLink};
 use super::marks::Marks;
 use super::permission::{find_other, note_refused};
@@ -97,7 +95,7 @@ pub(super) struct AtomicWriter {
     is_careful: bool,
     /// See [`super::shared::Shared::commits`].
     commits: u64,
-    /// Since when nothing is taken, as the progress has no room for another message whose subject is forbidden.
+    /// Since when nothing is taken, as the progress has no room for another message that is set apart.
     full_since: Option<Instant>,
 }
 
@@ -309,10 +307,9 @@ impl AtomicWriter {
         }
         self.full_since = None;
         let Taken { messages, bytes, outcomes, refused, forbidden, .. } = taken;
-        if let Some(subject) = &forbidden {
-            let why: Arc<str> = forbidden::refusal(subject).into();
-            refused.into_iter().for_each(|record| link.refused.add(record, &why));
-            self.staged.forbidden.clone_from(&forbidden);
+        refused.add_to(&mut link.refused);
+        if forbidden.is_some() {
+            self.staged.forbidden = forbidden;
         }
         self.staged.bytes += bytes;
         self.staged.outcomes.append(outcomes);
@@ -347,8 +344,7 @@ impl AtomicWriter {
             // If they come again, they count as delivered.
             link.refused.forget_letters(&self.stored);
         }
-        let runs = if link.refused.is_empty() { 0 } else { link.refused.without_letters().runs() };
-        REFUSED_RUNS_MAX.min(self.payload_max / RUN_BYTES_MAX).saturating_sub(runs)
+        link.refused.room(self.payload_max / RUN_BYTES_MAX)
     }
 
     /// Nothing was taken: the next message waits for others, or for room in the progress.
@@ -360,8 +356,8 @@ impl AtomicWriter {
         if room == 0 {
             let since = *self.full_since.get_or_insert_with(Instant::now);
             if is_idle && since.elapsed() >= LETTERS_PATIENCE {
-                let text = "too many messages that are not next to each other have subjects to which the user may not publish; give it the \
-                            permission";
+                let text = "too many messages have subjects to which the user may not publish, or are too \
+                            large; give it the permission, or raise the limit";
                 return Err(Ended::Failed(io::Error::other(text)));
             }
         }

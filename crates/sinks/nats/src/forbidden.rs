@@ -6,6 +6,7 @@
 //! The server says nothing of a permission that it gives later. So a subject is tried again after a while.
 
 use std::collections::HashMap;
+use std::str::Chars;
 use std::time::{Duration, Instant};
 
 use async_nats::Subject;
@@ -75,6 +76,11 @@ impl Forbidden {
         self.subjects.clear();
     }
 
+    /// It refuses a subject that it was asked for: the next one to ask for is another, as nothing else may be taken any more.
+    pub(super) fn not_taken(&mut self, subject: &str) {
+        self.taken.take_if(|taken| taken.as_str() == subject);
+    }
+
     /// A subject to ask for that: the last one that was taken, or the one of further names.
     pub(super) fn to_ask(&self, fallback: &str, now: Instant) -> Option<String> {
         let candidates = self.taken.as_deref().into_iter().chain([fallback]);
@@ -104,15 +110,45 @@ pub(super) fn named_in(text: &str) -> Option<String> {
     // Its texts are in small letters here and there, and of ASCII in front of the subject.
     let at = text.to_ascii_lowercase().find(WORDS)?;
     let mut letters = text.get(at + WORDS.len()..)?.chars();
-    let mut subject = String::new();
+    let mut subject = Vec::new();
     loop {
         match letters.next()? {
-            '"' => return Some(subject),
-            // What is escaped otherwise is in no subject of a template.
-            '\\' => subject.push(letters.next().filter(|letter| ['"', '\\'].contains(letter))?),
-            letter => subject.push(letter),
+            '"' => return String::from_utf8(subject).ok(),
+            '\\' => unescape(&mut letters, &mut subject)?,
+            letter => push(letter, &mut subject),
         }
     }
+}
+
+/// Reads what is behind a backslash, as Go's `%q` writes it.
+fn unescape(letters: &mut Chars<'_>, subject: &mut Vec<u8>) -> Option<()> {
+    let kind = letters.next()?;
+    let mut number =
+        |digits| (0..digits).try_fold(0_u32, |number, _| Some((number << 4) | letters.next()?.to_digit(16)?));
+    let letter = match kind {
+        // A byte of what is not UTF-8.
+        'x' => {
+            subject.push(u8::try_from(number(2)?).ok()?);
+            return Some(());
+        }
+        'u' => char::from_u32(number(4)?)?,
+        'U' => char::from_u32(number(8)?)?,
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        letter @ ('"' | '\\') => letter,
+        _ => return None,
+    };
+    push(letter, subject);
+    Some(())
+}
+
+fn push(letter: char, subject: &mut Vec<u8>) {
+    subject.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 #[cfg(test)]
@@ -124,7 +160,17 @@ mod tests {
         for (text, subject) in [
             (r#"nats: Permissions Violation for Publish to "logs.Web""#, Some("logs.Web")),
             (r#"the server says: permissions violation for publish to "a.\"b\\"; more"#, Some(r#"a."b\"#)),
-            (r#"Permissions Violation for Publish to "a\u00a0b""#, None),
+            // Go's strconv.Quote writes so what cannot be printed.
+            (r#"Permissions Violation for Publish to "logs.a\u200bb\u00a0""#, Some("logs.a\u{200b}b\u{a0}")),
+            (
+                r#"Permissions Violation for Publish to "\U000e0001\a\b\f\n\r\t\v\x7f""#,
+                Some("\u{e0001}\u{7}\u{8}\u{c}\n\r\t\u{b}\u{7f}"),
+            ),
+            (r#"Permissions Violation for Publish to "\xc3\xa9""#, Some("\u{e9}")),
+            (r#"Permissions Violation for Publish to "\xff""#, None),
+            (r#"Permissions Violation for Publish to "\ud800""#, None),
+            (r#"Permissions Violation for Publish to "\u20"""#, None),
+            (r#"Permissions Violation for Publish to "\q""#, None),
             (r#"Permissions Violation for Publish to "a"#, None),
             (r#"Permissions Violation for Subscription to "_INBOX.>""#, None),
         ] {
@@ -146,6 +192,14 @@ mod tests {
         assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.other"));
         assert!(forbidden.note("logs.other", "test", now));
         assert_eq!(forbidden.to_ask("logs.other", now), None);
+        // The permission for the last one that was taken is gone, too, and the sink waits.
+        forbidden.taken(Some("logs.a".into()));
+        forbidden.forget();
+        assert!(forbidden.note("logs.b", "test", now));
+        forbidden.not_taken("logs.other");
+        assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.a"));
+        forbidden.not_taken("logs.a");
+        assert_eq!(forbidden.to_ask("logs.other", now).as_deref(), Some("logs.other"));
         let mut other = Forbidden::default();
         assert!(other.note("logs.a", "test", now));
         other.forget();

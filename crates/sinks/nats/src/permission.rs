@@ -33,11 +33,12 @@ pub(super) async fn note_refused(link: &NatsLink, server: &mut Server, ended: En
 pub(super) async fn find_other(link: &NatsLink, server: &mut Server, subject: &str) -> Result<(), Ended> {
     let template = &link.target.encoding.template;
     let to_ask = link.shared.forbidden().to_ask(template.fallback(), Instant::now());
-    if let Some(other) = to_ask
-        && may_publish(server, other).await?
-    {
-        link.shared.forbidden().taken(None);
-        return Ok(());
+    if let Some(other) = to_ask {
+        if may_publish(server, other.clone()).await? {
+            link.shared.forbidden().taken(None);
+            return Ok(());
+        }
+        link.shared.forbidden().not_taken(&other);
     }
     link.shared.forbidden().forget();
     // What was asked for is no subject of a message.

@@ -1,8 +1,9 @@
 //! What is taken from the groups to be published together.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use bbq_sink::{Known, Outcomes, Positions, Rejection, TooLarge};
+use bbq_sink::{Known, Outcomes, Positions, Refused, Rejection, TooLarge};
 
 use async_nats::Subject;
 
@@ -20,7 +21,7 @@ pub(super) struct Limits {
     pub(super) payload: usize,
     /// See [`super::shared::Shared::judge`].
     pub(super) judged: usize,
-    /// Most messages whose subjects are forbidden.
+    /// Most messages that are set apart: the progress is to name them.
     pub(super) refused: usize,
 }
 
@@ -31,13 +32,17 @@ pub(super) struct Taken {
     pub(super) bytes: usize,
     /// Also of records without a message.
     pub(super) outcomes: Outcomes,
-    /// Messages that are not published as their subjects are forbidden.
-    pub(super) refused: Vec<(u32, u64)>,
-    /// The subject of one of them.
+    /// Messages that are set apart, as their subjects are forbidden or they are too large, and why.
+    pub(super) refused: SetApart,
+    /// The subject of one that is forbidden.
     pub(super) forbidden: Option<Subject>,
     /// Why the next message waits for one in front of it to be taken, and the sink for it if there is none.
     pub(super) held: Option<String>,
 }
+
+/// By lane and number of the message in its lane. Messages with the same reason next to each other share it.
+#[derive(Debug, Default)]
+pub(super) struct SetApart(Vec<((u32, u64), Arc<str>)>);
 
 /// Why nothing more is taken.
 enum Stop {
@@ -63,6 +68,25 @@ impl Limits {
     }
 }
 
+impl SetApart {
+    fn push(&mut self, message: (u32, u64), why: &str) {
+        let why = match self.0.last() {
+            Some((_, last)) if **last == *why => Arc::clone(last),
+            _ => why.into(),
+        };
+        self.0.push((message, why));
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Has the progress name them.
+    pub(super) fn add_to(self, refused: &mut Refused) {
+        self.0.into_iter().for_each(|(message, why)| refused.add(message, &why));
+    }
+}
+
 impl Taken {
     /// Takes messages, as far as the limits allow, and moves `positions` behind them.
     pub(super) fn take(link: &mut NatsLink, limits: Limits, positions: &mut Positions) -> Taken {
@@ -84,15 +108,22 @@ impl Taken {
                 if refused.len() >= limits.refused {
                     return Err(Stop::Full);
                 }
-                refused.push(message.record);
                 let why = refusal(&message.subject);
+                refused.push(message.record, &why);
                 *forbidden = Some(message.subject);
                 return Ok(Some(Rejection { why, has_letter: false }));
             }
-            if let Some(Rejection { why, has_letter: false }) = &rejected
-                && !shared.too_large.is_set_apart(message.record, now)
+            if let Some(Rejection { why, .. }) =
+                rejected.as_ref().filter(|rejection| is_fresh(rejection, known))
             {
-                return Err(Stop::Held(TooLarge::held(why)));
+                if refused.len() >= limits.refused {
+                    return Err(Stop::Full);
+                }
+                if !shared.too_large.is_set_apart(message.record, now) {
+                    return Err(Stop::Held(TooLarge::held(why)));
+                }
+                // The limit may be raised before it is a dead letter: then it would count as published.
+                refused.push(message.record, why);
             }
             if rejected.is_none() && !known.is_stored {
                 *bytes += message_bytes;
@@ -111,6 +142,11 @@ impl Taken {
     pub(super) fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
+}
+
+/// Whether a message is to be set apart now. One before the progress was set apart earlier, also if its dead letter is yet to be written.
+fn is_fresh(rejection: &Rejection, known: Known) -> bool {
+    !known.is_stored && !rejection.has_letter
 }
 
 fn too_large(bytes: usize, max: usize) -> String {
@@ -146,5 +182,29 @@ mod tests {
         assert_eq!(rejected(101, 200, true, true), None);
         // Whether its letter is kept is unknown.
         assert_eq!(rejected(101, 200, true, false), Some(false));
+    }
+
+    #[test]
+    fn what_is_set_apart_has_its_own_reason() {
+        let (mut apart, mut refused) = (SetApart::default(), Refused::default());
+        let messages = [((0, 7), "too large"), ((0, 8), "too large"), ((1, 2), "forbidden")];
+        messages.into_iter().for_each(|(message, why)| apart.push(message, why));
+        assert!(apart.len() == 3 && Arc::ptr_eq(&apart.0[0].1, &apart.0[1].1));
+        apart.add_to(&mut refused);
+        assert_eq!(refused.without_letters().to_string(), "0:7+2 1:2+1");
+        for (message, why) in messages {
+            let rejection = Rejection { why: why.to_owned(), has_letter: false };
+            assert_eq!(refused.reason(message).map(bbq_sink::Reason::rejection), Some(rejection));
+        }
+    }
+
+    #[test]
+    fn what_the_progress_has_passed_is_not_set_apart_again() {
+        let is_fresh = |has_letter, is_stored| {
+            let rejection = Rejection { why: String::new(), has_letter };
+            is_fresh(&rejection, Known { is_stored, has_letters: has_letter })
+        };
+        assert!(is_fresh(false, false));
+        assert!(!is_fresh(false, true) && !is_fresh(true, false) && !is_fresh(true, true));
     }
 }
