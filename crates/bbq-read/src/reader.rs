@@ -182,7 +182,7 @@ impl Reader {
         }
         if self.is_stale {
             // A later start loses nothing without it.
-            let _best_effort = self.save();
+            let _best_effort = self.save(&store);
         }
     }
 
@@ -200,7 +200,7 @@ impl Reader {
             self.tick(now, store);
         }
         self.round(now, store);
-        self.save_if_needed(now);
+        self.save_if_needed(now, store);
     }
 
     /// The store may take batches again.
