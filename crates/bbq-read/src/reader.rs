@@ -252,7 +252,7 @@ impl Reader {
             self.in_hand -= std::mem::take(&mut file.in_hand);
         }
         match outcome {
-            Outcome::Appended => {}
+            Outcome::Appended => self.view.lose_lines(std::mem::take(&mut file.oversize)),
             Outcome::Durable => file.durable = file.durable.max(to),
             Outcome::Later => {
                 file.rewind();

@@ -198,6 +198,7 @@ impl Reader {
             self.catalog.save(orphans.chain(known).chain(files.map(|(_, file)| file.entry())))
         })?;
         (self.is_stale, self.is_catalog_missing, self.fresh_turns) = (false, false, 0);
+        self.files.iter_mut().for_each(|file| file.catalogued_prefix = file.prefix.bytes);
         for index in std::mem::take(&mut self.fresh) {
             if let Some(file) = self.files.get(index) {
                 file.is_catalogued = true;
