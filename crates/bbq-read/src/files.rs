@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bbq_wire::StreamId;
 
 use crate::identity::FileKey;
-use crate::tracked::Tracked;
+use crate::tracked::{Phase, Tracked};
 use crate::watch::FileIndex;
 
 /// Files by index, identity and stream. An index is used again when its file is removed.
@@ -30,6 +30,15 @@ impl Files {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FileIndex, &Tracked)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_deref()?)))
+    }
+
+    /// Whether the stream of a file is to be decided in its next turn.
+    pub(crate) fn is_new(&self, index: FileIndex) -> bool {
+        self.slots.get(index).and_then(Option::as_ref).is_some_and(|file| file.phase == Phase::New)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tracked> {
+        self.slots.iter_mut().filter_map(Option::as_deref_mut)
     }
 
     pub(crate) fn indices(&self) -> Vec<FileIndex> {
@@ -85,6 +94,16 @@ impl Files {
             && !std::mem::replace(&mut file.is_queued, true)
         {
             self.queue.push_back(index);
+        }
+    }
+
+    /// Puts a file at the front of the queue.
+    pub(crate) fn enqueue_first(&mut self, index: FileIndex) {
+        if let Some(file) = self.get(index) {
+            if std::mem::replace(&mut file.is_queued, true) {
+                self.queue.retain(|queued| *queued != index);
+            }
+            self.queue.push_front(index);
         }
     }
 

@@ -10,6 +10,7 @@ use bbq_wire::StreamId;
 use crate::catalog::Entry;
 use crate::fields;
 use crate::identity::{Look, Prefix, beginning_of};
+use crate::limits::PREFIX_BYTES_MAX;
 use crate::opening::open_known;
 use crate::orphans::Orphan;
 use crate::reader::Reader;
@@ -58,8 +59,9 @@ impl Reader {
     /// Opens a file before its turn comes, so that it can be read when it is deleted by then.
     pub(crate) fn hold(&mut self, index: FileIndex, now: Instant) {
         let Some(file) = self.files.get(index) else { return };
-        let is_wanted =
-            matches!(file.phase, Phase::New | Phase::Held(_) | Phase::Named) && file.retry.is_none();
+        let is_wanted = matches!(file.phase, Phase::New | Phase::Held(_) | Phase::Named)
+            && file.retry.is_none()
+            && file.in_hand == 0;
         if file.file.is_some() || !is_wanted || self.all_busy_at == Some(now) {
             return;
         }
@@ -119,6 +121,8 @@ impl Reader {
         let beginning = beginning_of(handle)?;
         let look = Look::at_file(handle)?;
         if beginning.is_empty() {
+            // It was truncated before it was decided.
+            (file.phase, file.stream) = (Phase::New, StreamId([0; 16]));
             let key = file.key;
             let entries = self.known.take(key);
             if !entries.is_empty() {
@@ -140,31 +144,54 @@ impl Reader {
         }
         let is_last = file.seen != self.scan.number;
         let is_growing = now < file.grown + self.pace.event_wait;
-        file.format = match self.spec.format.of(&beginning) {
-            None if !is_last && is_growing => return Ok(()),
-            format => format.unwrap_or_default(),
-        };
+        let format = self.spec.format.of(&beginning);
+        // A part of a line says too little of which file this is: the next content may begin with the same word.
+        let is_short = beginning.len() < PREFIX_BYTES_MAX && !beginning.contains(&b'\n');
+        if (format.is_none() || is_short) && !is_last && is_growing {
+            return Ok(());
+        }
+        file.format = format.unwrap_or_default();
         let mut entries = self.known.take(key);
         if let Some(newest) = entries.iter().rposition(|entry| entry.prefix.is_of(&beginning)) {
             let entry = entries.remove(newest);
             self.orphan_all(entries, now, store);
-            let position = store.position(entry.stream);
-            let Some(file) = self.files.get(index) else { return Ok(()) };
-            file.begin(entry.stream, entry.prefix, entry.start, position);
-            file.is_catalogued = true;
-            self.is_stale |= entry.path != file.path || entry.key != key;
-            self.start(index, entry.stream);
-            return Ok(());
+            return self.resume(index, entry, now, store);
         }
-        let was_known = !entries.is_empty();
-        if was_known {
+        if !entries.is_empty() {
             self.rewritten(index, entries, now, store);
         }
-        if !was_known && !is_rewritten && self.is_copy(index, &beginning, &look, now) {
+        if !from_end && self.is_copy(index, &beginning, &look, now) {
             return Ok(());
         }
         let start = if from_end { self.last_line(index)? } else { 0 };
         self.begin_new(index, Prefix::of(&beginning), start);
+        Ok(())
+    }
+
+    /// Goes on with the stream that the file was before.
+    fn resume(
+        &mut self,
+        index: FileIndex,
+        entry: Entry,
+        now: Instant,
+        store: &mut impl Store,
+    ) -> io::Result<()> {
+        let position = store.position(entry.stream);
+        let Some(file) = self.files.get(index) else { return Ok(()) };
+        file.begin(entry.stream, entry.prefix, entry.start, position);
+        let is_same = match file.learn_tail() {
+            Ok(is_same) => is_same,
+            Err(error) => {
+                self.known.add(entry);
+                return Err(error);
+            }
+        };
+        (file.is_catalogued, file.catalogued_prefix) = (true, entry.prefix.bytes);
+        self.is_stale |= entry.path != file.path || entry.key != file.key;
+        self.start(index, entry.stream);
+        if !is_same {
+            self.truncated(index, now);
+        }
         Ok(())
     }
 
@@ -174,6 +201,14 @@ impl Reader {
         if let Some(file) = self.files.get(index) {
             file.begin(stream, prefix, start, 0);
             self.start(index, stream);
+            self.await_catalog(index);
+        }
+    }
+
+    /// Lets a file wait until the catalog on disk has it.
+    pub(crate) fn await_catalog(&mut self, index: FileIndex) {
+        if let Some(file) = self.files.get(index) {
+            file.is_catalogued = false;
             self.fresh.push(index);
         }
     }
@@ -195,7 +230,7 @@ impl Reader {
         let orphan = Orphan {
             entry: entry_of(file),
             position: file.handed,
-            tail: if file.read == file.handed { file.tail } else { Default::default() },
+            tail: file.handed_tail,
             durable: file.durable,
             unread: file.largest.saturating_sub(file.read),
             until: now + copy_wait,
@@ -209,7 +244,8 @@ impl Reader {
         self.files.end_stream(stream);
         self.scan.is_due = true;
         self.orphans.all.push(orphan);
-        self.files.enqueue(index);
+        // Before the copy of its new content, which may be there already.
+        self.files.enqueue_first(index);
         self.wake_held();
     }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod content;
 mod copies;
 mod cut;
 mod error;

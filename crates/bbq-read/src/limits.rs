@@ -42,6 +42,9 @@ pub(crate) const PREFIX_BYTES_MAX: usize = 1024;
 /// Bytes before the position that a turn reads again: if they have changed, the file was truncated and written again.
 pub(crate) const TAIL_BYTES_MAX: usize = 128;
 
+/// Last bytes of a file that may be a copy, which are compared with those of its original. Lines with a time or a number differ within fewer.
+pub(crate) const COMPARED_BYTES: usize = 4096;
+
 /// Turns between two looks at the store, inotify and the clock.
 pub(crate) const ROUND_TURNS: usize = 64;
 

@@ -14,7 +14,7 @@ pub(crate) struct Orphan {
     pub(crate) entry: Entry,
     /// The byte up to which it was handed over.
     pub(crate) position: u64,
-    /// The bytes before the position, as far as they are known.
+    /// The bytes before that at which the reading of a copy goes on, as far as they are known.
     pub(crate) tail: Tail,
     pub(crate) durable: u64,
     /// Bytes that were seen behind the position.
@@ -31,6 +31,13 @@ pub(crate) struct Orphan {
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     pub(crate) all: Vec<Orphan>,
+}
+
+impl Orphan {
+    /// The byte at which the reading of a copy goes on.
+    pub(crate) fn read(&self) -> u64 {
+        self.position.max(self.entry.start)
+    }
 }
 
 impl Orphans {

@@ -182,7 +182,7 @@ impl Reader {
         }
         if self.is_stale {
             // A later start loses nothing without it.
-            let _best_effort = self.save();
+            let _best_effort = self.save(&store);
         }
     }
 
@@ -200,7 +200,7 @@ impl Reader {
             self.tick(now, store);
         }
         self.round(now, store);
-        self.save_if_needed(now);
+        self.save_if_needed(now, store);
     }
 
     /// The store may take batches again.
@@ -252,7 +252,7 @@ impl Reader {
             self.in_hand -= std::mem::take(&mut file.in_hand);
         }
         match outcome {
-            Outcome::Appended => {}
+            Outcome::Appended => self.view.lose_lines(std::mem::take(&mut file.oversize)),
             Outcome::Durable => file.durable = file.durable.max(to),
             Outcome::Later => {
                 file.rewind();

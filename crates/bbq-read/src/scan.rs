@@ -21,6 +21,8 @@ impl Reader {
         let mut found = glob::walk(&self.spec.patterns);
         found.files.retain(|(path, _)| !self.spec.is_excluded(path));
         self.problems.scan = found.problem.take();
+        // The stream of a file is decided before that of its copy, which was created later.
+        found.files.sort_by_key(|(_, look)| look.key.birth_ns);
         let mut replaced = 0;
         for (path, look) in &found.files {
             replaced += u64::from(self.meet(path, look, now));

@@ -1,5 +1,6 @@
 //! What a reader needs of the server.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use bbq_wire::StreamId;
@@ -64,6 +65,12 @@ pub trait Store: Send {
 
     /// The file of a stream is gone and all of it is on disk: the server may forget the stream.
     fn forget(&mut self, stream: StreamId);
+
+    /// Writes the catalog with `save`, unless the reader was left behind at a stop: then the next start may have written it already.
+    ///
+    /// # Errors
+    /// The reader was left behind, or as `save`.
+    fn save(&self, save: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
 
     /// Readable when there is an outcome, when there may be room again, or when the reader is told to stop. The reader polls it beside
     /// inotify. The store takes the event back in [`Store::settled`] when it returns `None`.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bbq_spec::unix_seconds;
 use rustix::io::Errno;
 
-use crate::catalog::{Entry, EntryView};
+use crate::catalog::Entry;
 use crate::identify::entry_of;
 use crate::identity::Look;
 use crate::opening::name_of;
@@ -165,7 +165,7 @@ impl Reader {
     }
 
     /// Writes the catalog if files wait for it, and otherwise from time to time.
-    pub(crate) fn save_if_needed(&mut self, now: Instant) {
+    pub(crate) fn save_if_needed(&mut self, now: Instant, store: &impl Store) {
         let is_due = self.save_after.is_none_or(|after| now >= after);
         // Many new files at a time are written at once.
         let is_enough = self.fresh_turns >= FRESH_TURNS || !self.files.has_queued() || !self.takes_turns();
@@ -173,7 +173,7 @@ impl Reader {
         if !is_due && (self.problems.catalog.is_some() || !must) || !(must || self.is_stale) {
             return;
         }
-        match self.save() {
+        match self.save(store) {
             Ok(()) => self.problems.catalog = None,
             Err(error) => {
                 let text = format!(
@@ -190,13 +190,15 @@ impl Reader {
     }
 
     /// Writes the catalog, and lets the new files be read.
-    pub(crate) fn save(&mut self) -> io::Result<()> {
-        let orphans = self.orphans.all.iter().map(|orphan| orphan.entry.view());
-        let known = self.known.iter().map(Entry::view);
-        let files = self.files.iter().filter(|(_, file)| file.has_stream()).map(|(_, file)| file.entry());
-        let entries: Vec<EntryView<'_>> = orphans.chain(known).chain(files).collect();
-        self.catalog.save(entries.into_iter())?;
+    pub(crate) fn save(&mut self, store: &impl Store) -> io::Result<()> {
+        store.save(&mut || {
+            let orphans = self.orphans.all.iter().map(|orphan| orphan.entry.view());
+            let known = self.known.iter().map(Entry::view);
+            let files = self.files.iter().filter(|(_, file)| file.has_stream());
+            self.catalog.save(orphans.chain(known).chain(files.map(|(_, file)| file.entry())))
+        })?;
         (self.is_stale, self.is_catalog_missing, self.fresh_turns) = (false, false, 0);
+        self.files.iter_mut().for_each(|file| file.catalogued_prefix = file.prefix.bytes);
         for index in std::mem::take(&mut self.fresh) {
             if let Some(file) = self.files.get(index) {
                 file.is_catalogued = true;

@@ -43,6 +43,8 @@ pub(crate) struct Tracked {
     pub(crate) start: u64,
     /// Whether the catalog on disk has it.
     pub(crate) is_catalogued: bool,
+    /// The bytes of the prefix in the catalog on disk.
+    pub(crate) catalogued_prefix: u32,
     pub(crate) phase: Phase,
     /// When it lost its name, if that was before its stream was decided.
     pub(crate) left_since: Option<Instant>,
@@ -59,8 +61,6 @@ pub(crate) struct Tracked {
     pub(crate) largest: u64,
     /// When it was last written, by the second.
     pub(crate) modified_second: u64,
-    /// When its content was last found to be the same.
-    pub(crate) looked: Instant,
     /// When the size last changed.
     pub(crate) grown: Instant,
     /// The second since which it has unread bytes; 0 if it has none.
@@ -77,9 +77,15 @@ pub(crate) struct Tracked {
     pub(crate) fields: FileFields,
     /// The bytes before `read`.
     pub(crate) tail: Tail,
-    /// The bytes before `handed`, and those before `previous`.
+    /// The bytes before `handed`, and those before `previous`; before `start`, if that is behind them. Unknown for a stream without a batch.
     pub(crate) handed_tail: Tail,
     pub(crate) previous_tail: Tail,
+    /// The byte at which the piece of the last batch begins, and the bytes before it. What is between `previous` and it are lines over the
+    /// limit, which are counted and not read again.
+    pub(crate) piece: u64,
+    pub(crate) piece_tail: Tail,
+    /// The lines over the limit in that piece, which are counted when the batch is in a lane, and their bytes.
+    pub(crate) oversize: (u64, u64),
     /// Whether `read` is in a line over the limit.
     pub(crate) is_skipping: bool,
 
@@ -109,6 +115,7 @@ impl Tracked {
             prefix: Prefix::default(),
             start: 0,
             is_catalogued: false,
+            catalogued_prefix: 0,
             phase: Phase::New,
             left_since: None,
             from_end: false,
@@ -116,7 +123,6 @@ impl Tracked {
             unfinished_size: 0,
             largest: look.size,
             modified_second: look.modified_second,
-            looked: now,
             grown: now,
             behind_since: 0,
             read: 0,
@@ -127,6 +133,9 @@ impl Tracked {
             tail: Tail::default(),
             handed_tail: Tail::default(),
             previous_tail: Tail::default(),
+            piece: 0,
+            piece_tail: Tail::default(),
+            oversize: (0, 0),
             is_skipping: false,
             file: None,
             in_hand: 0,
@@ -162,12 +171,12 @@ impl Tracked {
         (self.previous_tail, self.handed_tail) = (self.handed_tail, self.tail);
     }
 
-    /// Goes back to the end of the last batch that is in a lane.
+    /// Goes back to the piece of the last batch, which is in no lane.
     pub(crate) fn rewind(&mut self) {
         self.handed = self.previous;
-        self.read = self.previous.max(self.start);
-        (self.tail, self.handed_tail) = (self.previous_tail, self.previous_tail);
-        self.is_skipping = false;
+        self.read = self.piece;
+        (self.tail, self.handed_tail) = (self.piece_tail, self.previous_tail);
+        (self.is_skipping, self.oversize) = (false, (0, 0));
     }
 
     /// Whether its stream is decided, and a batch of it may have been handed over.

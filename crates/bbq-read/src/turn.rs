@@ -10,11 +10,11 @@ use memchr::memchr;
 use crate::cut::{self, Cut};
 use crate::events::{Rules, events};
 use crate::format::Format;
-use crate::identity::{Look, Prefix, beginning_of, read_full_at};
-use crate::limits::{TAIL_BYTES_MAX, TURN_BYTES};
+use crate::identity::Look;
+use crate::limits::TURN_BYTES;
 use crate::reader::Reader;
 use crate::store::{FileBatch, Store};
-use crate::tracked::{Phase, Tail, Tracked};
+use crate::tracked::Phase;
 use crate::view::LossReason;
 use crate::watch::FileIndex;
 
@@ -64,27 +64,19 @@ impl Reader {
             _ if !file.is_catalogued => return Ok(()),
             _ => {}
         }
-        if look.size < file.read || !self.grow_prefix(index)? {
+        let grown = if look.size < file.read { Some(false) } else { file.grow_prefix()? };
+        if grown == Some(false) {
             self.truncated(index, now);
             return Ok(());
         }
+        self.is_stale |= grown.is_some();
+        let Some(file) = self.files.get(index) else { return Ok(()) };
+        if file.has_outgrown_catalog() {
+            // Another content with the few bytes that the catalog has would be taken for this one by the next start.
+            self.await_catalog(index);
+            return Ok(());
+        }
         self.read(index, now, store)
-    }
-
-    /// Takes more bytes into the prefix of a file that was short. Returns whether the file still begins with the prefix.
-    fn grow_prefix(&mut self, index: FileIndex) -> io::Result<bool> {
-        let Some(file) = self.files.get(index) else { return Ok(true) };
-        let Some(handle) = &file.file else { return Ok(true) };
-        if file.prefix.is_full() || file.size == u64::from(file.prefix.bytes) {
-            return Ok(true);
-        }
-        let beginning = beginning_of(handle)?;
-        if !file.prefix.is_of(&beginning) {
-            return Ok(false);
-        }
-        file.prefix = Prefix::of(&beginning);
-        self.is_stale = true;
-        Ok(true)
     }
 
     fn read(&mut self, index: FileIndex, now: Instant, store: &mut impl Store) -> io::Result<()> {
@@ -97,12 +89,10 @@ impl Reader {
             Piece::Nothing => {}
             Piece::Skipped => self.files.enqueue(index),
             Piece::Cut(cut, batch) => {
-                for _ in 0..cut.oversize {
-                    self.view.lose(LossReason::Oversize, 0);
-                }
-                self.view.lose_bytes(LossReason::Oversize, cut.oversize_bytes);
                 let Some(file) = self.files.get(index) else { return Ok(()) };
+                file.oversize = (cut.oversize, cut.oversize_bytes);
                 if batch.is_empty() {
+                    self.view.lose_lines(std::mem::take(&mut file.oversize));
                     if cut.taken > 0 && file.read < file.size {
                         self.files.enqueue(index);
                     }
@@ -129,8 +119,8 @@ impl Reader {
         let most = rules.bytes_max();
         let mut wanted = TURN_BYTES;
         loop {
-            let Some(tail) = read_behind(file, wanted, buffer)? else { return Ok(Piece::Replaced) };
-            file.looked = now;
+            let Some(tail) = file.read_behind(wanted, buffer)? else { return Ok(Piece::Replaced) };
+            (file.piece, file.piece_tail) = (file.read, file.tail);
             let rest = &buffer[tail..];
             if rest.is_empty() {
                 return Ok(Piece::Nothing);
@@ -201,23 +191,6 @@ impl Reader {
             }
         }
     }
-}
-
-/// Reads the tail of a file and so many bytes behind its position. Returns how long the tail is; `None` if the tail has changed.
-fn read_behind(file: &mut Tracked, wanted: usize, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
-    let Some(handle) = &file.file else { return Ok(Some(0)) };
-    let is_unknown = file.tail.bytes == 0;
-    let tail = if is_unknown { file.read.min(TAIL_BYTES_MAX as u64) } else { file.tail.bytes.into() };
-    let behind = usize::try_from(file.size - file.read).unwrap_or(usize::MAX);
-    buffer.resize(tail as usize + wanted.min(behind), 0);
-    let read = read_full_at(handle, buffer, file.read - tail)?;
-    buffer.truncate(read);
-    let tail = tail as usize;
-    let Some(before) = buffer.get(..tail) else { return Ok(None) };
-    if is_unknown {
-        file.tail = Tail::of(before);
-    }
-    Ok(file.tail.is_of(before).then_some(tail))
 }
 
 fn cut_piece(bytes: &[u8], rules: &Rules<'_>) -> (Cut, BatchBuilder) {

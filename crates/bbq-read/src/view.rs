@@ -85,6 +85,13 @@ impl ReaderView {
         lost.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts lines over the limit, and their bytes.
+    pub(crate) fn lose_lines(&self, (lines, bytes): (u64, u64)) {
+        let (count, lost) = &self.losses[LossReason::Oversize as usize];
+        count.fetch_add(lines, Ordering::Relaxed);
+        lost.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn lose_bytes(&self, reason: LossReason, bytes: u64) {
         self.losses[reason as usize].1.fetch_add(bytes, Ordering::Relaxed);
     }

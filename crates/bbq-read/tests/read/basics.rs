@@ -180,7 +180,7 @@ fn a_large_file_does_not_keep_others_waiting() {
     let place = Place::new();
     place.append("large.log", &"x\n".repeat(1 << 19));
     for number in 0..5 {
-        place.append(&format!("{number}.log"), "small\n");
+        place.append(&format!("{number}.log"), &format!("small {number}\n"));
     }
     let reader = place.start("*.log");
     place.server.wait("all have begun", |state| state.order.len() == 6);

@@ -53,6 +53,8 @@ struct World {
     catalogs: PathBuf,
     /// Whether rotated files match the pattern.
     has_copies: bool,
+    /// Characters that a line has at most: with long ones, the first line of a file is longer than what tells files apart.
+    padding_max: u64,
     /// The end of each record: with a line feed in it, a record is an event of two lines.
     end: &'static str,
     logs: Vec<Log>,
@@ -72,6 +74,7 @@ impl World {
         World {
             seed,
             has_copies: random.once_in(2),
+            padding_max: if random.once_in(3) { 1500 } else { 40 },
             end: if random.once_in(3) { "\n+end" } else { "end" },
             random,
             directory,
@@ -109,7 +112,7 @@ impl World {
                 }
                 None => {
                     self.logs[log].lines += 1;
-                    let padding = "x".repeat(self.random.below(40) as usize);
+                    let padding = "x".repeat(self.random.below(self.padding_max) as usize);
                     let line = format!("{log}:{}:{padding}:{}", self.logs[log].lines, self.end);
                     text.push_str(&line);
                     text.push('\n');
@@ -178,12 +181,36 @@ impl World {
         if fs::copy(&path, &to).is_err() {
             return;
         }
+        self.note(format!("copy {log}"));
+        self.pass_some();
+        if self.random.once_in(4) {
+            self.kill();
+        }
+        if self.random.once_in(2) {
+            self.start();
+            self.pass_some();
+        }
         let file = fs::OpenOptions::new().write(true).truncate(true).open(&path);
         drop(file.expect("a file"));
         self.logs[log].is_seen = false;
-        self.note(format!("copytruncate {log}"));
+        self.note(format!("truncate {log}"));
         if self.random.once_in(2) {
             self.write(log, &path);
+        }
+    }
+
+    /// Copies and truncates a log several times, with or without a reader that has hardly the time to see it.
+    fn copytruncate_often(&mut self, log: usize) {
+        if self.random.once_in(2) {
+            self.kill();
+        }
+        for _ in 0..2 + self.random.below(3) {
+            self.copytruncate(log);
+            let path = self.path(log);
+            self.write(log, &path);
+            if self.random.once_in(3) {
+                self.pass();
+            }
         }
     }
 
@@ -268,7 +295,11 @@ impl World {
             (0..self.logs.len()).for_each(|log| self.finish_line(log));
         }
         self.server.state().chance = None;
-        for _ in 0..PASSES_MAX {
+        for pass in 0..PASSES_MAX {
+            if pass > PASSES_MAX / 4 {
+                // A scan comes only after a time that depends on how long the one before took.
+                self.now += Duration::from_millis(50);
+            }
             self.pass();
             let lines: BTreeSet<String> = self.server.lines().into_iter().collect();
             if lines == self.expected && self.server.is_synced() {
@@ -305,13 +336,18 @@ impl World {
             }
             15 => self.write_half(log),
             16..18 => self.rename(log),
-            18..20 => self.copytruncate(log),
+            18 => self.copytruncate(log),
+            19 => self.copytruncate_often(log),
             20 => self.delete(log),
             21 => self.compress(log),
             22..24 => self.kill(),
             24 => self.now += Duration::from_secs(2),
             _ => self.start(),
         }
+        self.pass_some();
+    }
+
+    fn pass_some(&mut self) {
         for _ in 0..self.random.below(6) {
             self.pass();
         }
@@ -397,6 +433,22 @@ fn nothing_is_handed_over_before_the_catalog_has_the_file() {
         world.pass();
     }
     assert_eq!(view.problem(), None);
+}
+
+/// Otherwise a reader that was stuck in a file at a stop replaces the catalog of the next start.
+#[test]
+fn a_reader_that_was_left_behind_writes_no_catalog() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(1, root.path());
+    world.start();
+    let path = world.path(0);
+    world.write(0, &path);
+    world.server.state().is_left_behind = true;
+    for _ in 0..100 {
+        world.pass();
+    }
+    assert!(world.server.lines().is_empty());
+    assert!(bbq_read::catalogued(&world.catalogs, &bbq_storage::DiskStorage).is_empty());
 }
 
 #[test]

@@ -297,6 +297,26 @@ fn what_is_lost_is_told() {
 }
 
 #[test]
+fn a_long_line_is_counted_once_however_often_its_batch_is_handed_over() {
+    let place = Place::new();
+    place.server.state().refuse = 3;
+    place.server.state().later = 2;
+    place.append("a.log", "123456\n1\n1234567\n");
+    let reader = place.start("*.log?line_bytes_max=5");
+    place.server.wait_for(&["1"]);
+    let lost = || reader.view.loss(LossReason::Oversize);
+    place.server.wait("both are counted", |_| lost().count >= 2);
+    assert_eq!((lost().count, lost().bytes), (2, 13));
+    // A line that takes several turns, before a batch that is not taken.
+    place.server.state().later = 2;
+    place.append("a.log", &"x".repeat(1 << 20));
+    place.append("a.log", "\n2\n");
+    place.server.wait_for(&["1", "2"]);
+    assert_eq!((lost().count, lost().bytes), (3, 13 + (1 << 20) + 1));
+    reader.stop();
+}
+
+#[test]
 fn a_file_whose_lane_failed_rests() {
     let place = Place::new();
     place.append("a.log", "1\n");

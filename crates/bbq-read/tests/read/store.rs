@@ -1,6 +1,7 @@
 //! A server in memory: it checks every batch, forgets at a crash what is not durable, and wakes those who wait for lines.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,8 @@ pub(crate) struct State {
     /// The fields of all batches.
     pub(crate) fields: BTreeSet<(String, String)>,
     is_stopping: bool,
+    /// The reader writes no catalog.
+    pub(crate) is_left_behind: bool,
     /// Decides what becomes of batches; without it, all are durable.
     pub(crate) chance: Option<Random>,
     /// Appended batches that are not durable.
@@ -235,6 +238,11 @@ impl Store for Server {
     fn forget(&mut self, stream: StreamId) {
         self.state().forgotten.push(stream);
         self.notify();
+    }
+
+    fn save(&self, save: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let is_left_behind = self.state().is_left_behind;
+        if is_left_behind { Err(io::Error::other("left behind")) } else { save() }
     }
 
     fn ready(&self) -> BorrowedFd<'_> {

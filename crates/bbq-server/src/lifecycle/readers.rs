@@ -109,11 +109,12 @@ impl Readers {
             std::thread::park_timeout(END_CHECK_INTERVAL);
         }
         let mut in_order = true;
-        for ReaderThread { name, thread, .. } in self.0 {
+        for ReaderThread { name, thread, link, .. } in self.0 {
             if thread.is_finished() {
                 in_order &= thread.join().is_ok();
             } else {
                 in_order = false;
+                leave_behind(&link);
                 // It hands nothing over any more, as its workers are gone.
                 let (reader, thread) = (name, thread.thread().name());
                 error!(
@@ -124,5 +125,13 @@ impl Readers {
             }
         }
         in_order
+    }
+}
+
+/// Keeps a reader that is stuck from the catalog of the next start. A catalog that it is just writing gets the time to be written.
+fn leave_behind(link: &ReaderLink) {
+    let deadline = Instant::now() + END_PATIENCE;
+    while !link.leave_behind() && Instant::now() < deadline {
+        std::thread::park_timeout(END_CHECK_INTERVAL);
     }
 }

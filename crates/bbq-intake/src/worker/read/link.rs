@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use bbq_read::{Outcome, Settled};
 use bbq_wire::StreamId;
@@ -18,6 +18,8 @@ pub struct ReaderLink {
     /// Readable while there may be an outcome, and for good when the reader is to end.
     event: OwnedFd,
     is_stopping: AtomicBool,
+    /// Whether the reader was left behind. Locked while the reader writes its catalog.
+    is_left_behind: Mutex<bool>,
 }
 
 /// An outcome on its way to the reader.
@@ -37,13 +39,40 @@ impl ReaderLink {
     /// The process has too many open files.
     pub fn new() -> io::Result<Arc<ReaderLink>> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Arc::new(ReaderLink { told: Mutex::default(), event, is_stopping: AtomicBool::new(false) }))
+        Ok(Arc::new(ReaderLink {
+            told: Mutex::default(),
+            event,
+            is_stopping: AtomicBool::new(false),
+            is_left_behind: Mutex::default(),
+        }))
     }
 
     /// Makes the reader end.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         self.signal();
+    }
+
+    /// Leaves a reader behind that does not end: it writes its catalog no more, which belongs to the next start. Returns `false` while the
+    /// reader is writing it.
+    pub fn leave_behind(&self) -> bool {
+        match self.is_left_behind.try_lock() {
+            Ok(mut is_left_behind) => *is_left_behind = true,
+            Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = true,
+            Err(TryLockError::WouldBlock) => return false,
+        }
+        true
+    }
+
+    /// Writes the catalog, unless the reader was left behind.
+    pub(super) fn save(&self, save: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let is_left_behind = self.is_left_behind.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_left_behind {
+            return Err(io::Error::other(
+                "the reader did not end in time, and its catalog belongs to the next start",
+            ));
+        }
+        save()
     }
 
     /// Whether the reader is to end.
@@ -131,6 +160,22 @@ mod tests {
         let event = link.event();
         let mut polled = [PollFd::new(&event, PollFlags::IN)];
         poll(&mut polled, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    /// Otherwise a reader that returns late from a file replaces the catalog that the next start has written since.
+    #[test]
+    fn a_reader_that_was_left_behind_writes_its_catalog_no_more() {
+        let link = ReaderLink::new().unwrap();
+        let mut saves = 0;
+        link.save(&mut || {
+            saves += 1;
+            assert!(!link.leave_behind(), "a catalog that is being written is waited for");
+            Ok(())
+        })
+        .unwrap();
+        assert!(link.leave_behind());
+        assert!(link.save(&mut || unreachable!("it was left behind")).is_err());
+        assert_eq!(saves, 1);
     }
 
     #[test]

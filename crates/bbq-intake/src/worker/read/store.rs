@@ -1,6 +1,7 @@
 //! The server as a reader sees it: positions from the table of streams, batches to the workers.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -96,6 +97,10 @@ impl Store for ReaderStore {
     fn forget(&mut self, stream: StreamId) {
         self.streams.remove(&stream);
         self.table.forget_read(stream);
+    }
+
+    fn save(&self, save: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.link.save(save)
     }
 
     fn ready(&self) -> BorrowedFd<'_> {
