@@ -43,6 +43,10 @@ impl Known {
         });
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

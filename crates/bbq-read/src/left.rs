@@ -1,11 +1,13 @@
 //! Files of the catalog that no scan has found: they were renamed or deleted while no reader ran, or were left before.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::catalog::Entry;
+use crate::glob::is_missing;
 use crate::identity::Look;
 use crate::opening::directories_of;
 use crate::reader::Reader;
@@ -18,8 +20,17 @@ const ENTRIES_MAX: usize = 10_000;
 /// Scans without an event between two looks.
 const SCANS: u32 = 60;
 
-/// Names by inode, of the directories that were listed.
-type Names = HashMap<PathBuf, HashMap<u64, PathBuf>>;
+/// Entries whose directory is not there are kept up to this number: it may have been moved, and come back.
+const KEPT_MAX: usize = 10_000;
+
+/// A directory that was listed: its device, and its names by inode.
+struct Listed {
+    device: u64,
+    names: HashMap<u64, PathBuf>,
+}
+
+/// Directories that were looked at.
+type Names = HashMap<PathBuf, io::Result<Listed>>;
 
 impl Reader {
     /// Reads the rest of files that were renamed before it was read, and forgets files that are gone. Files that scans have found come
@@ -48,7 +59,7 @@ impl Reader {
                 let index = self.files.add(Tracked::new(entry.path.clone(), &look, now));
                 self.files.enqueue(index);
             }
-        } else if is_deleted(entry) {
+        } else if is_deleted(entry, names, self.known.len() > KEPT_MAX) {
             let position = store.position(entry.stream);
             tracing::info!("{} is gone; it was read up to byte {position}", entry.path.display());
             self.known.remove(entry.stream);
@@ -66,20 +77,31 @@ fn is_it(entry: &Entry, look: &Look) -> bool {
 /// The file of an entry, under another name.
 fn find_renamed(entry: &Entry, names: &mut Names) -> Option<Look> {
     directories_of(&entry.path).into_iter().find_map(|directory| {
-        let names = names.entry(directory).or_insert_with_key(|directory| list(directory));
-        let look = Look::at_path(names.get(&entry.key.inode)?).ok()?;
+        let listed = names.entry(directory).or_insert_with_key(|directory| list(directory));
+        let look = Look::at_path(listed.as_ref().ok()?.names.get(&entry.key.inode)?).ok()?;
         is_it(entry, &look).then_some(look)
     })
 }
 
-fn list(directory: &Path) -> HashMap<u64, PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    entries.map(|entry| (entry.ino(), entry.path())).collect()
+fn list(directory: &Path) -> io::Result<Listed> {
+    let device = Look::at_path(directory)?.key.device;
+    let names = std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| (entry.ino(), entry.path())));
+    Ok(Listed { device, names: names.collect::<io::Result<_>>()? })
 }
 
-/// Whether the file is gone, and not only its file system.
-fn is_deleted(entry: &Entry) -> bool {
-    let mut directories = entry.path.ancestors().skip(1);
-    let nearest = directories.find_map(|directory: &Path| Look::at_path(directory).ok());
-    nearest.is_some_and(|look| look.key.device == entry.key.device)
+/// Whether the file is gone, and not only its file system or the right to list its directory.
+fn is_deleted(entry: &Entry, names: &Names, forgets_directories: bool) -> bool {
+    let Some(parent) = entry.path.parent() else { return false };
+    match names.get(parent) {
+        Some(Ok(listed)) => listed.device == entry.key.device && !listed.names.contains_key(&entry.key.inode),
+        Some(Err(error)) if is_missing(error) && forgets_directories => {
+            let above = parent
+                .ancestors()
+                .skip(1)
+                .map(Look::at_path)
+                .find(|look| !look.as_ref().is_err_and(is_missing));
+            above.is_some_and(|look| look.is_ok_and(|look| look.key.device == entry.key.device))
+        }
+        _ => false,
+    }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by it")]
 
 mod basics;
+mod missing;
 mod model;
 mod options;
 mod rotation;
