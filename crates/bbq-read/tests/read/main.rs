@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by it")]
 
 mod basics;
+mod crafted;
 mod missing;
 mod model;
 mod options;
