@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bbq_read::{ReadSpec, Reader};
@@ -115,4 +116,26 @@ fn start_end_is_also_for_files_that_the_first_start_cannot_look_at() {
     place.append("app/b.log", "other\n");
     stepped.pass_long(&place);
     assert_eq!(place.server.lines(), ["new", "other"]);
+}
+
+#[test]
+fn a_closed_file_whose_directory_is_renamed_is_read_on() {
+    let place = Place::new();
+    place.append("app/a.log", "1\n");
+    let mut stepped = Stepped::open(&place, "*/*.log");
+    stepped.pass_long(&place);
+    assert_eq!(stepped.reader.view().open.load(Ordering::Relaxed), 0);
+    place.rename("app", "app2");
+    place.append("app2/a.log", "2\n");
+    stepped.pass_long(&place);
+    assert_eq!(place.server.lines(), ["1", "2"]);
+    // Under a name that does not match, and back.
+    place.rename("app2", ".app");
+    place.append(".app/a.log", "3\n");
+    stepped.pass_long(&place);
+    place.rename(".app", "app");
+    place.append("app/a.log", "4\n");
+    stepped.pass_long(&place);
+    assert_eq!(place.server.lines(), ["1", "2", "3", "4"]);
+    assert!(place.server.state().forgotten.is_empty());
 }
