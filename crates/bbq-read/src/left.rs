@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::catalog::Entry;
 use crate::glob::is_missing;
-use crate::identity::Look;
-use crate::opening::directories_of;
+use crate::identity::{Look, beginning_of};
+use crate::opening::{directories_of, open};
 use crate::reader::Reader;
 use crate::store::Store;
 use crate::tracked::Tracked;
@@ -54,8 +54,12 @@ impl Reader {
         if Look::at_path(&entry.path).is_ok_and(|look| is_it(entry, &look)) {
             return;
         }
-        if let Some(look) = find_renamed(entry, names) {
-            if look.size > store.position(entry.stream).max(entry.start) {
+        if let Some((path, look)) = find_renamed(entry, names) {
+            let is_wanted = self.spec.wants(&entry.path) || self.spec.wants(&path);
+            if is_wanted
+                && look.size > store.position(entry.stream).max(entry.start)
+                && is_surely_it(entry, &path, &look)
+            {
                 let index = self.files.add(Tracked::new(entry.path.clone(), &look, now));
                 self.files.enqueue(index);
             }
@@ -74,12 +78,19 @@ fn is_it(entry: &Entry, look: &Look) -> bool {
     (look.key.inode, look.key.birth_ns) == (entry.key.inode, entry.key.birth_ns)
 }
 
+/// Without a birth time, the inode may be that of another file, which only its first bytes tell.
+fn is_surely_it(entry: &Entry, path: &Path, look: &Look) -> bool {
+    let begins_alike = || Some(entry.prefix.is_of(&beginning_of(&open(path).ok()?).ok()?));
+    look.key.birth_ns != 0 || begins_alike().unwrap_or(false)
+}
+
 /// The file of an entry, under another name.
-fn find_renamed(entry: &Entry, names: &mut Names) -> Option<Look> {
+fn find_renamed(entry: &Entry, names: &mut Names) -> Option<(PathBuf, Look)> {
     directories_of(&entry.path).into_iter().find_map(|directory| {
         let listed = names.entry(directory).or_insert_with_key(|directory| list(directory));
-        let look = Look::at_path(listed.as_ref().ok()?.names.get(&entry.key.inode)?).ok()?;
-        is_it(entry, &look).then_some(look)
+        let path = listed.as_ref().ok()?.names.get(&entry.key.inode)?;
+        let look = Look::at_path(path).ok()?;
+        is_it(entry, &look).then(|| (path.clone(), look))
     })
 }
 
@@ -93,7 +104,10 @@ fn list(directory: &Path) -> io::Result<Listed> {
 fn is_deleted(entry: &Entry, names: &Names, forgets_directories: bool) -> bool {
     let Some(parent) = entry.path.parent() else { return false };
     match names.get(parent) {
-        Some(Ok(listed)) => listed.device == entry.key.device && !listed.names.contains_key(&entry.key.inode),
+        Some(Ok(listed)) => {
+            let is_other = |path: &PathBuf| Look::at_path(path).is_ok_and(|look| !is_it(entry, &look));
+            listed.device == entry.key.device && listed.names.get(&entry.key.inode).is_none_or(is_other)
+        }
         Some(Err(error)) if is_missing(error) && forgets_directories => {
             let above = parent
                 .ancestors()

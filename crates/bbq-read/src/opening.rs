@@ -44,7 +44,9 @@ pub(crate) fn directories_of(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn is_gone(path: &Path, key: FileKey) -> bool {
     let is_without = |directory: &Path| -> io::Result<bool> {
         for entry in std::fs::read_dir(directory)? {
-            if entry?.ino() == key.inode {
+            let entry = entry?;
+            // The inode may be that of another file by now.
+            if entry.ino() == key.inode && Look::at_path(&entry.path())?.key == key {
                 return Ok(false);
             }
         }

@@ -139,3 +139,20 @@ fn a_closed_file_whose_directory_is_renamed_is_read_on() {
     assert_eq!(place.server.lines(), ["1", "2", "3", "4"]);
     assert!(place.server.state().forgotten.is_empty());
 }
+
+#[test]
+fn a_renamed_file_is_not_read_if_neither_its_old_nor_its_new_name_is_wanted() {
+    let place = Place::new();
+    for name in ["a.log", "b.log"] {
+        place.append(name, "1\n");
+    }
+    Stepped::open(&place, "*.log").pass_often(&place);
+    for name in ["a.log", "b.log"] {
+        place.append(name, &format!("{name}\n"));
+        place.rename(name, &format!("{name}.old"));
+    }
+    Stepped::open(&place, "a.log").pass_long(&place);
+    let mut lines = place.server.lines();
+    lines.sort();
+    assert_eq!(lines, ["1", "1", "a.log"]);
+}
