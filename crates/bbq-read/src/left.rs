@@ -39,8 +39,11 @@ impl Reader {
         if self.known.is_empty() || self.files.iter().any(|(_, file)| file.is_undecided()) {
             return;
         }
-        self.scan.next_known = now + self.pace.rescan * SCANS;
-        let entries: Vec<Entry> = self.known.iter().take(ENTRIES_MAX).cloned().collect();
+        let entries = self.known.page(self.scan.known_after, ENTRIES_MAX);
+        // The next ones follow sooner, until all were looked at.
+        self.scan.known_after = entries.get(ENTRIES_MAX - 1).map(|last| last.stream);
+        let scans = if self.scan.known_after.is_some() { 1 } else { SCANS };
+        self.scan.next_known = now + self.pace.rescan * scans;
         let mut names = Names::new();
         for entry in entries {
             if self.files.of_key(entry.key).is_none() {

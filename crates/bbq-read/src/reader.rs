@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bbq_spec::RateLimitedLog;
 use bbq_storage::Storage;
+use bbq_wire::StreamId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::catalog::{Catalog, Entry, Loaded};
@@ -75,6 +76,8 @@ pub(crate) struct ScanState {
     pub(crate) next_tick: Instant,
     /// No look at files without a name that matches before.
     pub(crate) next_known: Instant,
+    /// The last of those that were looked at, if there are more.
+    pub(crate) known_after: Option<StreamId>,
     /// Paths that no scan could look at since the first start of the reader.
     pub(crate) hidden: Hidden,
     /// Whether a directory is on a file system without events.
@@ -165,6 +168,7 @@ impl Reader {
                 next: now,
                 next_tick: now,
                 next_known: now,
+                known_after: None,
                 hidden: Hidden::default(),
                 polls: false,
             },
