@@ -29,8 +29,12 @@ struct Listed {
     names: HashMap<u64, PathBuf>,
 }
 
-/// Directories that were looked at.
-type Names = HashMap<PathBuf, io::Result<Listed>>;
+/// What a look at the known entries has seen.
+struct Names {
+    directories: HashMap<PathBuf, io::Result<Listed>>,
+    /// Whether there are too many entries to keep those whose directory is not there.
+    is_crowded: bool,
+}
 
 impl Reader {
     /// Reads the rest of files that were renamed before it was read, and forgets files that are gone. Files that scans have found come
@@ -44,7 +48,8 @@ impl Reader {
         self.scan.known_after = entries.get(ENTRIES_MAX - 1).map(|last| last.stream);
         let scans = if self.scan.known_after.is_some() { 1 } else { SCANS };
         self.scan.next_known = now + self.pace.rescan * scans;
-        let mut names = Names::new();
+        let is_crowded = self.known.len() > KEPT_MAX;
+        let mut names = Names { directories: HashMap::new(), is_crowded };
         for entry in entries {
             if self.files.of_key(entry.key).is_none() {
                 self.look_after_entry(&entry, &mut names, now, store);
@@ -66,7 +71,7 @@ impl Reader {
                 let index = self.files.add(Tracked::new(entry.path.clone(), &look, now));
                 self.files.enqueue(index);
             }
-        } else if is_deleted(entry, names, self.known.len() > KEPT_MAX) {
+        } else if is_deleted(entry, names) {
             let position = store.position(entry.stream);
             tracing::info!("{} is gone; it was read up to byte {position}", entry.path.display());
             self.known.remove(entry.stream);
@@ -90,7 +95,7 @@ fn is_surely_it(entry: &Entry, path: &Path, look: &Look) -> bool {
 /// The file of an entry, under another name.
 fn find_renamed(entry: &Entry, names: &mut Names) -> Option<(PathBuf, Look)> {
     directories_of(&entry.path).into_iter().find_map(|directory| {
-        let listed = names.entry(directory).or_insert_with_key(|directory| list(directory));
+        let listed = names.directories.entry(directory).or_insert_with_key(|directory| list(directory));
         let path = listed.as_ref().ok()?.names.get(&entry.key.inode)?;
         let look = Look::at_path(path).ok()?;
         is_it(entry, &look).then(|| (path.clone(), look))
@@ -104,14 +109,14 @@ fn list(directory: &Path) -> io::Result<Listed> {
 }
 
 /// Whether the file is gone, and not only its file system or the right to list its directory.
-fn is_deleted(entry: &Entry, names: &Names, forgets_directories: bool) -> bool {
+fn is_deleted(entry: &Entry, names: &Names) -> bool {
     let Some(parent) = entry.path.parent() else { return false };
-    match names.get(parent) {
+    match names.directories.get(parent) {
         Some(Ok(listed)) => {
             let is_other = |path: &PathBuf| Look::at_path(path).is_ok_and(|look| !is_it(entry, &look));
             listed.device == entry.key.device && listed.names.get(&entry.key.inode).is_none_or(is_other)
         }
-        Some(Err(error)) if is_missing(error) && forgets_directories => {
+        Some(Err(error)) if is_missing(error) && names.is_crowded => {
             let above = parent
                 .ancestors()
                 .skip(1)

@@ -140,7 +140,7 @@ impl Reader {
             return;
         }
         for index in self.files.indices() {
-            if self.files.get(index).is_some_and(|file| file.from_end) {
+            if self.files.get(index).is_some_and(|file| file.from_end && file.phase == Phase::New) {
                 self.turn(index, now, store);
             }
         }
