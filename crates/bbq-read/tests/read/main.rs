@@ -3,9 +3,9 @@
 #![expect(clippy::expect_used, reason = "a test fails by it")]
 
 mod basics;
-mod crafted;
-mod missing;
 mod model;
 mod options;
+mod panics;
 mod rotation;
 mod store;
+mod unseen;
