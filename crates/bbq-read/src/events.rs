@@ -5,7 +5,7 @@
 //! Invariant: what is taken ends where no event is open, so no position is within an event.
 
 use bbq_wire::batch::{BatchBuilder, Detail, Output};
-use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_RECORDS_MAX, MESSAGE_BYTES_MAX};
 use memchr::memchr_iter;
 
 use crate::cut::Cut;
@@ -39,9 +39,21 @@ impl Rules<'_> {
     }
 }
 
-// They fit in a batch: a record takes no more than its lines in the file.
-const _: () =
-    assert!(MESSAGE_BYTES_MAX as usize * 3 / 2 + TURN_BYTES + (1 << 18) < BATCH_BODY_BYTES_MAX as usize);
+/// Finished events that wait for one that is open. It is ended then, as empty lines behind it would be more records than a batch can have.
+const WAITING_RECORDS_MAX: usize = 2 * TURN_RECORDS_MAX as usize;
+
+/// What a record takes beside its text: its length, its time and its output.
+const RECORD_BYTES_MAX: usize = 5 + 9;
+
+// They fit in a batch: the texts take no more than the lines in the file. One open event for each output comes on top.
+const _: () = assert!(
+    MESSAGE_BYTES_MAX as usize * 3 / 2
+        + TURN_BYTES
+        + (WAITING_RECORDS_MAX + 3) * RECORD_BYTES_MAX
+        + (1 << 18)
+        < BATCH_BODY_BYTES_MAX as usize
+);
+const _: () = assert!(WAITING_RECORDS_MAX + 3 < BATCH_RECORDS_MAX as usize);
 
 /// An event that is not finished.
 #[derive(Debug, Default)]
@@ -75,6 +87,9 @@ pub(crate) fn events(bytes: &[u8], rules: &Rules<'_>, batch: &mut BatchBuilder) 
     for at in memchr_iter(b'\n', bytes) {
         joiner.add(from, rules.format.line(&bytes[from..at]), rules);
         from = at + 1;
+        if joiner.ends.len() >= WAITING_RECORDS_MAX {
+            joiner.finish_all(rules, |_| true);
+        }
         joiner.note_safe(from);
         if joiner.is_full() {
             break;
@@ -164,15 +179,23 @@ impl Joiner {
     }
 
     fn put(self, batch: &mut BatchBuilder) -> Cut {
+        let Joiner { mut cut, text, ends, safe, .. } = self;
         let mut from = 0;
-        for (end, detail) in self.ends.into_iter().take(self.safe) {
-            batch.push(&self.text[from..end]);
+        for (end, detail) in ends.into_iter().take(safe) {
+            let record = &text[from..end];
+            from = end;
+            if !batch.has_room(record.len()) {
+                // The limits exclude it. A file must not end the server, whatever is in it.
+                cut.oversize += 1;
+                cut.oversize_bytes += record.len() as u64;
+                continue;
+            }
+            batch.push(record);
             if detail != Detail::default() {
                 batch.set_detail(detail);
             }
-            from = end;
         }
-        self.cut
+        cut
     }
 }
 

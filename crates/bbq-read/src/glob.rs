@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
+use rustix::io::Errno;
 
 use crate::identity::Look;
 use crate::limits::{DEPTH_MAX, DIRECTORIES_MAX};
@@ -36,9 +37,48 @@ pub(crate) struct Found {
     pub(crate) files: Vec<(PathBuf, Look)>,
     /// Directories in which a name can appear that matters.
     pub(crate) directories: Vec<PathBuf>,
-    /// The first directory that could not be read, and why.
+    /// The first path that could not be looked at, and why.
     pub(crate) problem: Option<String>,
+    /// All of them.
+    pub(crate) hidden: Hidden,
     visited: HashSet<(u64, u64)>,
+}
+
+/// Paths that could not be looked at. What is at or below them may be there.
+#[derive(Debug, Default)]
+pub(crate) struct Hidden(HashSet<PathBuf>);
+
+impl Hidden {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a walk finds a path if it is there.
+    pub(crate) fn is_sure_of(&self, path: &Path) -> bool {
+        self.is_empty() || !path.ancestors().any(|above| self.0.contains(above))
+    }
+
+    /// Those at or below others, or all of them.
+    pub(crate) fn within(mut self, others: &Hidden, all: bool) -> Hidden {
+        self.0.retain(|path| all || !others.is_sure_of(path));
+        self
+    }
+}
+
+impl Found {
+    /// Notes that a path cannot be looked at, unless it is not there.
+    fn fail(&mut self, doing: &str, path: &Path, error: &io::Error) {
+        if is_missing(error) {
+            return;
+        }
+        self.problem.get_or_insert_with(|| format!("cannot {doing} {}: {error}", path.display()));
+        self.hidden.0.insert(path.to_owned());
+    }
+}
+
+/// Whether an error says that a path is not there. Any other error says nothing about that.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
 impl Pattern {
@@ -125,7 +165,7 @@ fn descend(directory: &Path, parts: &[Part], depth: usize, found: &mut Found) {
             if rest.is_empty() {
                 visit(directory, found);
                 add_file(path, found);
-            } else if path.is_dir() {
+            } else if is_directory(&path, found) {
                 descend(&path, rest, depth, found);
             } else {
                 // The directory may come later.
@@ -138,7 +178,7 @@ fn descend(directory: &Path, parts: &[Part], depth: usize, found: &mut Found) {
                 let path = directory.join(name);
                 if rest.is_empty() {
                     add_file(path, found);
-                } else if path.is_dir() {
+                } else if is_directory(&path, found) {
                     descend(&path, rest, depth, found);
                 }
             }
@@ -150,7 +190,7 @@ fn descend(directory: &Path, parts: &[Part], depth: usize, found: &mut Found) {
             }
             for name in names_in(directory, found).into_iter().filter(|name| part.is_match(name)) {
                 let path = directory.join(name);
-                if path.is_dir() {
+                if is_directory(&path, found) {
                     descend(&path, parts, depth + 1, found);
                 }
             }
@@ -178,22 +218,29 @@ fn names_in(directory: &Path, found: &mut Found) -> Vec<std::ffi::OsString> {
     };
     match read() {
         Ok(names) => names,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
-            found
-                .problem
-                .get_or_insert_with(|| format!("cannot list the directory {}: {error}", directory.display()));
+            found.fail("list the directory", directory, &error);
             Vec::new()
+        }
+    }
+}
+
+fn is_directory(path: &Path, found: &mut Found) -> bool {
+    match path.metadata() {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) => {
+            found.fail("look at", path, &error);
+            false
         }
     }
 }
 
 fn add_file(path: PathBuf, found: &mut Found) {
     // A link whose target is missing is nothing yet.
-    if let Ok(look) = Look::at_path(&path)
-        && look.is_file
-    {
-        found.files.push((path, look));
+    match Look::at_path(&path) {
+        Ok(look) if look.is_file => found.files.push((path, look)),
+        Ok(_) => {}
+        Err(error) => found.fail("look at", &path, &error),
     }
 }
 

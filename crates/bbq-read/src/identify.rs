@@ -40,7 +40,7 @@ impl Reader {
             self.close_idle(self.open_max / 8, true);
         }
         let Some(handle) = open_known(&path, key)? else {
-            self.gone(index);
+            self.missing(index);
             return Ok(false);
         };
         // Without a birth time, the inode may be that of another file.
@@ -92,6 +92,16 @@ impl Reader {
         }
         self.open -= closed;
         closed > 0
+    }
+
+    /// The file is not where it was. A scan may find it in a directory that was renamed; if none does, it is gone.
+    fn missing(&mut self, index: FileIndex) {
+        let Some(file) = self.files.get(index) else { return };
+        match file.phase {
+            Phase::Named => self.scan.is_due = true,
+            Phase::New if file.left_since.is_none() => self.scan.is_due = true,
+            _ => self.gone(index),
+        }
     }
 
     /// The file cannot be opened any more.

@@ -43,6 +43,18 @@ impl Known {
         });
     }
 
+    /// Entries in the order of their streams, behind this one.
+    pub(crate) fn page(&self, after: Option<StreamId>, entries_max: usize) -> Vec<Entry> {
+        let is_behind = |entry: &&Entry| after.is_none_or(|after| entry.stream.0 > after.0);
+        let mut entries: Vec<&Entry> = self.iter().filter(is_behind).collect();
+        entries.sort_unstable_by_key(|entry| entry.stream.0);
+        entries.into_iter().take(entries_max).cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -70,6 +82,22 @@ mod tests {
         let mut known = Known::default();
         entries.iter().cloned().for_each(|entry| known.add(entry));
         known.take(FileKey { device, inode: 7, birth_ns }).iter().map(|entry| entry.stream.0[0]).collect()
+    }
+
+    #[test]
+    fn pages_have_each_entry_once() {
+        let mut known = Known::default();
+        (1..=7).rev().for_each(|stream| known.add(entry(1, stream.into(), stream)));
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = known.page(after, 3);
+            after = page.get(2).map(|last| last.stream);
+            seen.extend(page.iter().map(|entry| entry.stream.0[0]));
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::glob::is_missing;
 use crate::identity::{FileKey, Look};
 
 /// Opens a file for reading. A pipe, which could be put in place of it, is not waited for.
@@ -38,6 +39,22 @@ pub(crate) fn directories_of(path: &Path) -> Vec<PathBuf> {
     directories
 }
 
+/// Whether the file is in none of its directories any more. Of a directory that cannot be listed, or is on another file system, that is not
+/// known: the file may be back later, and must not be read again then.
+pub(crate) fn is_gone(path: &Path, key: FileKey) -> bool {
+    let is_without = |directory: &Path| -> io::Result<bool> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            // The inode may be that of another file by now.
+            if entry.ino() == key.inode && Look::at_path(&entry.path())?.key == key {
+                return Ok(false);
+            }
+        }
+        Ok(Look::at_path(directory)?.key.device == key.device)
+    };
+    directories_of(path).iter().all(|directory| is_without(directory).unwrap_or(false))
+}
+
 fn name_in(directory: &Path, key: FileKey) -> Option<PathBuf> {
     let mut entries = std::fs::read_dir(directory).ok()?.filter_map(Result::ok);
     let found = entries.find(|entry| {
@@ -49,9 +66,7 @@ fn name_in(directory: &Path, key: FileKey) -> Option<PathBuf> {
 fn open_if(path: &Path, key: FileKey) -> io::Result<Option<File>> {
     match open(path) {
         Ok(file) => Ok((Look::at_file(&file)?.key == key).then_some(file)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

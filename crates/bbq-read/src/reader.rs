@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use bbq_spec::RateLimitedLog;
 use bbq_storage::Storage;
+use bbq_wire::StreamId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::catalog::{Catalog, Entry, Loaded};
 use crate::error::ReadError;
 use crate::files::Files;
+use crate::glob::Hidden;
 use crate::known::Known;
 use crate::limits::{IN_HAND_BYTES_MAX, Pace, ROUND_TURNS, open_files_max};
 use crate::orphans::Orphans;
@@ -74,6 +76,10 @@ pub(crate) struct ScanState {
     pub(crate) next_tick: Instant,
     /// No look at files without a name that matches before.
     pub(crate) next_known: Instant,
+    /// The last of those that were looked at, if there are more.
+    pub(crate) known_after: Option<StreamId>,
+    /// Paths that no scan could look at since the first start of the reader.
+    pub(crate) hidden: Hidden,
     /// Whether a directory is on a file system without events.
     pub(crate) polls: bool,
 }
@@ -162,6 +168,8 @@ impl Reader {
                 next: now,
                 next_tick: now,
                 next_known: now,
+                known_after: None,
+                hidden: Hidden::default(),
                 polls: false,
             },
             problems,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::glob::{self, Found};
+use crate::glob::{self, Found, Hidden};
 use crate::identity::Look;
 use crate::limits::{FILES_MAX, SCAN_SHARE};
 use crate::reader::Reader;
@@ -27,11 +27,13 @@ impl Reader {
         for (path, look) in &found.files {
             replaced += u64::from(self.meet(path, look, now));
         }
-        self.note_left(now);
+        self.note_left(&found.hidden, now);
         self.view.rotations.fetch_add(replaced, Ordering::Relaxed);
         self.watch(&found);
-        if std::mem::take(&mut self.is_first) {
+        if self.is_first || !self.scan.hidden.is_empty() {
             self.decide_ends(now, store);
+            let is_first = std::mem::take(&mut self.is_first);
+            self.scan.hidden = found.hidden.within(&self.scan.hidden, is_first);
         }
         let took = began.elapsed();
         self.scan.after = now + took * SCAN_SHARE + self.pace.scan_gap;
@@ -51,7 +53,8 @@ impl Reader {
             }
             let mut file = Tracked::new(path.to_owned(), look, now);
             file.seen = number;
-            file.from_end = self.is_first && self.spec.starts_at_end && look.size > 0;
+            let is_old = self.is_first || !self.scan.hidden.is_sure_of(path);
+            file.from_end = is_old && self.spec.starts_at_end && look.size > 0;
             let index = self.files.add(file);
             self.hold(index, now);
             self.files.enqueue(index);
@@ -77,12 +80,12 @@ impl Reader {
         is_renamed
     }
 
-    /// Files that match no longer were renamed or deleted.
-    fn note_left(&mut self, now: Instant) {
+    /// Files that match no longer were renamed or deleted, unless their directory could not be looked at.
+    fn note_left(&mut self, hidden: &Hidden, now: Instant) {
         let number = self.scan.number;
         for index in self.files.indices() {
             let Some(file) = self.files.get(index) else { continue };
-            if file.seen == number {
+            if file.seen == number || !hidden.is_sure_of(&file.path) {
                 continue;
             }
             match file.phase {
@@ -125,13 +128,21 @@ impl Reader {
         self.scan.is_due |= is_new;
     }
 
-    /// With `start=end`, all files of the first scan begin at their ends, before any of them is read.
+    /// Whether files that are to be read from their ends cannot be looked at. Without a catalog, the next start does the same again.
+    pub(crate) fn waits_for_ends(&self) -> bool {
+        self.spec.starts_at_end
+            && (!self.scan.hidden.is_empty()
+                || self.files.iter().any(|(_, file)| file.from_end && file.phase == Phase::New))
+    }
+
+    /// With `start=end`, all files of the first scan begin at their ends, before any of them is read. Those that the scan could not look at
+    /// follow with a later one.
     fn decide_ends(&mut self, now: Instant, store: &mut impl Store) {
         if !self.spec.starts_at_end {
             return;
         }
         for index in self.files.indices() {
-            if self.files.get(index).is_some_and(|file| file.from_end) {
+            if self.files.get(index).is_some_and(|file| file.from_end && file.phase == Phase::New) {
                 self.turn(index, now, store);
             }
         }

@@ -157,6 +157,11 @@ impl ReadSpec {
         Ok(spec)
     }
 
+    /// Whether a file with this path is to be read.
+    pub(crate) fn wants(&self, path: &Path) -> bool {
+        self.patterns.iter().any(|pattern| pattern.is_match(path)) && !self.is_excluded(path)
+    }
+
     pub(crate) fn is_excluded(&self, path: &Path) -> bool {
         match &self.exclude {
             None => false,

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::catalog::Entry;
 use crate::identify::entry_of;
 use crate::identity::Look;
-use crate::opening::name_of;
+use crate::opening::is_gone;
 use crate::reader::{Problems, Reader};
 use crate::store::Store;
 use crate::tracked::Phase;
@@ -119,15 +119,13 @@ impl Reader {
         }
         let is_deleted =
             file.file.as_ref().is_some_and(|handle| Look::at_file(handle).is_ok_and(|look| look.links == 0));
-        let name = if is_deleted { None } else { name_of(&file.path, file.key) };
-        match name {
-            _ if !file.has_stream() => {}
+        let has_stream = file.has_stream();
+        if has_stream && (is_deleted || is_gone(&file.path, file.key)) {
+            store.forget(file.stream);
+        } else if has_stream {
             // It can come back under a name that matches, and must not be read again then.
-            Some(_) => {
-                let entry = entry_of(file);
-                self.known.add(entry);
-            }
-            None => store.forget(file.stream),
+            let entry = entry_of(file);
+            self.known.add(entry);
         }
         self.is_stale = true;
         self.drop_file(index);
@@ -169,7 +167,8 @@ impl Reader {
         let is_due = self.save_after.is_none_or(|after| now >= after);
         // Many new files at a time are written at once.
         let is_enough = self.fresh_turns >= FRESH_TURNS || !self.files.has_queued() || !self.takes_turns();
-        let must = self.is_catalog_missing || (!self.fresh.is_empty() && is_enough);
+        let must =
+            (self.is_catalog_missing && !self.waits_for_ends()) || (!self.fresh.is_empty() && is_enough);
         if !is_due && (self.problems.catalog.is_some() || !must) || !(must || self.is_stale) {
             return;
         }

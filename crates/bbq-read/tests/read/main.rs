@@ -6,5 +6,7 @@ mod basics;
 mod copytruncate;
 mod model;
 mod options;
+mod panics;
 mod rotation;
 mod store;
+mod unseen;
