@@ -127,3 +127,49 @@ fn is_deleted(entry: &Entry, names: &Names) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bbq_wire::StreamId;
+
+    use super::*;
+    use crate::identity::Prefix;
+
+    fn entry(path: &Path, look: &Look, beginning: &[u8]) -> Entry {
+        let (stream, prefix) = (StreamId([1; 16]), Prefix::of(beginning));
+        Entry { stream, key: look.key, prefix, start: 0, path: path.to_owned() }
+    }
+
+    #[test]
+    fn without_a_birth_time_another_file_with_the_inode_is_not_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "other").unwrap();
+        let mut look = Look::at_path(&path).unwrap();
+        look.key.birth_ns = 0;
+        assert!(is_surely_it(&entry(&path, &look, b"oth"), &path, &look));
+        assert!(!is_surely_it(&entry(&path, &look, b"file"), &path, &look));
+    }
+
+    #[test]
+    fn only_what_was_looked_at_on_its_own_file_system_is_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("logs");
+        std::fs::create_dir(&directory).unwrap();
+        let is_deleted = |is_crowded, device| {
+            let mut look = Look::at_path(directory.parent().unwrap()).unwrap();
+            (look.key.inode, look.key.device) = (0, look.key.device + device);
+            let entry = entry(&directory.join("a"), &look, b"");
+            let mut names = Names { directories: HashMap::new(), is_crowded };
+            assert!(find_renamed(&entry, &mut names).is_none());
+            is_deleted(&entry, &names)
+        };
+        assert!(is_deleted(false, 0));
+        assert!(!is_deleted(true, 1));
+        std::fs::remove_dir(&directory).unwrap();
+        assert!(!is_deleted(false, 0));
+        assert!(is_deleted(true, 0));
+        std::os::unix::fs::symlink("x".repeat(300), &directory).unwrap();
+        assert!(!is_deleted(true, 0));
+    }
+}

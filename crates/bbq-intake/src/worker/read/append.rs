@@ -27,18 +27,21 @@ pub(crate) fn serve_handed(intake: &Rc<Intake>, handed: HandedRead) {
 }
 
 /// Waits until the lane takes the batch. A pause or stop ends the wait: the batch is read again behind it.
-async fn keep_with_room(intake: Rc<Intake>, handed: HandedRead) {
-    let mut waiting = Some(handed);
-    while let Some(handed) = waiting.take() {
-        let has_room = tokio::select! {
-            biased;
-            () = intake.stopping.wait() => false,
-            () = intake.disk.room.notified() => true,
+async fn keep_with_room(intake: Rc<Intake>, mut handed: HandedRead) {
+    loop {
+        // It exists before the lane is asked, so it is notified of room that comes in between.
+        let room = intake.disk.room.notified();
+        handed = match keep(&intake, handed) {
+            None => return,
+            Some(waiting) => waiting,
         };
-        if has_room {
-            waiting = keep(&intake, handed);
-        } else {
-            handed.tell_first(intake.disk.lane.index(), Outcome::Later);
+        tokio::select! {
+            biased;
+            () = intake.stopping.wait() => {
+                handed.tell_first(intake.disk.lane.index(), Outcome::Later);
+                return;
+            }
+            () = room => {}
         }
     }
 }

@@ -43,11 +43,11 @@ impl ReaderStore {
     }
 
     fn known(&mut self, id: StreamId) -> &mut Known {
-        let lanes = self.mesh.lanes().len().max(1) as u128;
-        self.streams.entry(id).or_insert_with(|| Known {
-            stream: self.table.of_reader(id),
-            // The ids are random.
-            lane: u32::try_from(u128::from_be_bytes(id.0) % lanes).unwrap_or(0),
+        let ReaderStore { mesh, table, streams, .. } = self;
+        streams.entry(id).or_insert_with(|| {
+            let stream = table.of_reader(id);
+            let lane = first_lane(id, mesh, stream.position() == 0);
+            Known { stream, lane }
         })
     }
 
@@ -64,6 +64,15 @@ impl ReaderStore {
             known.lane = lane;
         }
     }
+}
+
+/// The lane of a stream by its id, which is random. A new stream needs no lane that failed: nothing of it is there.
+fn first_lane(id: StreamId, mesh: &WorkerMesh, is_new: bool) -> u32 {
+    let lanes = mesh.lanes();
+    let first = (u128::from_be_bytes(id.0) % lanes.len().max(1) as u128) as usize;
+    let mut others = (0..lanes.len()).map(|step| (first + step) % lanes.len());
+    let working = others.find(|lane| !is_new || lanes[*lane].failure().is_none());
+    working.unwrap_or(first) as u32
 }
 
 impl Store for ReaderStore {
