@@ -219,7 +219,7 @@ fn a_new_program_that_is_killed_before_it_serves_has_read_nothing() {
                 client.write_all(line.as_bytes()).expect("it reads");
                 sent.fetch_add(1, Relaxed);
                 // While nobody reads, everything has to fit in the buffers of the connection.
-                std::thread::sleep(Duration::from_micros(100));
+                std::thread::park_timeout(Duration::from_micros(100));
             }
         });
         let killed = catch_unwind(AssertUnwindSafe(|| {
