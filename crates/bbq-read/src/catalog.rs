@@ -125,14 +125,22 @@ impl EntryView<'_> {
     }
 }
 
-/// The streams of all catalogs in a directory, so that the server does not forget them while their files are not read yet. Catalogs that
-/// cannot be read are left out: [`crate::Reader::open`] tells about them.
-#[must_use]
-pub fn catalogued(directory: &Path, storage: &dyn Storage) -> Vec<StreamId> {
-    let names = storage.list(directory).unwrap_or_default();
-    let catalogs = names.iter().filter(|name| name.ends_with(SUFFIX));
-    let read = catalogs.filter_map(|name| parse(&storage.read(&directory.join(name)).ok()?));
-    read.flatten().map(|entry| entry.stream).collect()
+/// The streams of all catalogs in a directory, so that the server does not forget them while their files are not read yet. A damaged catalog
+/// has none: [`crate::Reader::open`] tells about it.
+///
+/// # Errors
+/// A catalog cannot be read now: its streams could be forgotten, and their files would be read again.
+pub fn catalogued(directory: &Path, storage: &dyn Storage) -> io::Result<Vec<StreamId>> {
+    let names = match storage.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut streams = Vec::new();
+    for name in names.iter().filter(|name| name.ends_with(SUFFIX)) {
+        let entries = parse(&storage.read(&directory.join(name))?).unwrap_or_default();
+        streams.extend(entries.into_iter().map(|entry| entry.stream));
+    }
+    Ok(streams)
 }
 
 fn parse(contents: &[u8]) -> Option<Vec<Entry>> {
@@ -197,7 +205,10 @@ mod tests {
             [&b"/var/log/a b%20.log"[..], b"/\n\xff", b"/caf\xc3\xa9"].map(entry).into();
         catalog.save(entries.iter().map(Entry::view)).unwrap();
         assert_eq!(open().1, Loaded::Known(entries));
-        assert_eq!(catalogued(directory.path(), &*storage).len(), 3);
+        assert_eq!(catalogued(directory.path(), &*storage).unwrap().len(), 3);
+        assert!(catalogued(&directory.path().join("none"), &*storage).unwrap().is_empty());
+        std::fs::create_dir(directory.path().join("x.catalog")).unwrap();
+        assert!(catalogued(directory.path(), &*storage).is_err(), "what it has is not known");
     }
 
     #[test]

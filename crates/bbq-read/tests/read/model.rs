@@ -448,7 +448,7 @@ fn a_reader_that_was_left_behind_writes_no_catalog() {
         world.pass();
     }
     assert!(world.server.lines().is_empty());
-    assert!(bbq_read::catalogued(&world.catalogs, &bbq_storage::DiskStorage).is_empty());
+    assert!(bbq_read::catalogued(&world.catalogs, &bbq_storage::DiskStorage).unwrap().is_empty());
 }
 
 #[test]

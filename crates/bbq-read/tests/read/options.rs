@@ -13,7 +13,7 @@ fn start_end_is_for_the_files_of_the_first_start_only() {
     place.append("a.log", "old\nhalf");
     let reader = place.start("*.log?start=end");
     place.server.wait("the catalog has it", |_| {
-        !bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).is_empty()
+        !bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).unwrap().is_empty()
     });
     place.append("b.log", "new\n");
     place.server.wait_for(&["new"]);

@@ -147,7 +147,7 @@ fn a_file_that_is_deleted_while_no_reader_runs_is_forgotten() {
     let reader = place.start("*.log");
     place.server.wait("one is forgotten", |state| state.forgotten.len() == 1);
     reader.stop();
-    assert_eq!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).len(), 1);
+    assert_eq!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).unwrap().len(), 1);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_deleted_file_is_read_to_its_end_and_forgotten() {
     place.server.wait_for(&["1", "2", "last"]);
     place.server.wait("it is forgotten", |state| state.forgotten == state.order);
     reader.stop();
-    assert!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).is_empty());
+    assert!(bbq_read::catalogued(&place.catalogs(), &bbq_storage::DiskStorage).unwrap().is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! They exist before any message is taken, and begin when the workers run. They end before the workers are told to: what a reader has
 //! handed over by then is appended, or it is read again by the next start.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -41,8 +42,16 @@ struct ReaderThread {
 }
 
 /// Keeps the streams of all files that readers know, also of readers that are not configured now: they may come back.
-pub(crate) fn keep_streams(data: &Path, storage: &dyn Storage, streams: &Streams) {
-    streams.keep_read(catalogued(&data.join(CATALOGS), storage));
+///
+/// # Errors
+/// A catalog cannot be read now.
+pub(crate) fn keep_streams(data: &Path, storage: &dyn Storage, streams: &Streams) -> Result<(), StartError> {
+    let directory = data.join(CATALOGS);
+    let failed = |error: io::Error| {
+        StartError::Streams(io::Error::new(error.kind(), format!("{}: {error}", directory.display())))
+    };
+    streams.keep_read(catalogued(&directory, storage).map_err(failed)?);
+    Ok(())
 }
 
 /// Opens the catalog of each reader. Nothing is read yet.

@@ -382,7 +382,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<Opened, StartErr
         Streams::recover_at_most(Arc::clone(&storage), &config.data, &spool, unix_seconds(), streams_max);
     let asks_for_tokens = config.listen.iter().any(|spec| spec.tokens.is_some());
     let streams = Arc::new(streams.map_err(StartError::Streams)?.guarded(asks_for_tokens));
-    readers::keep_streams(&config.data, &*storage, &streams);
+    readers::keep_streams(&config.data, &*storage, &streams)?;
     let readers = readers::open(config, &storage)?;
     let recovered = spool.recovered();
     let ledger =
