@@ -23,9 +23,10 @@ const LATE_MAX: Duration = Duration::from_secs(1);
 /// A thread that waits for bytes or connections looks as often whether the mode has changed.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOK_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-/// A connection is cut after fewer than two to the power of this many bytes of one direction: often in a first response, now and then
-/// in a request. The power is drawn first, and then the number.
-const CUT_POWERS: u64 = 14;
+/// A connection is cut after fewer than two to the power of this many bytes of one direction. The power is drawn first, and then the
+/// number. Responses are short: a sink that writes an object a second and is told so in 300 bytes would not be cut for a minute.
+const CUT_POWERS_OF_REQUESTS: u64 = 14;
+const CUT_POWERS_OF_RESPONSES: u64 = 10;
 
 /// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +320,10 @@ impl Connection {
 
 /// Where a connection is cut.
 fn cut(random: &mut Random) -> (Direction, AtomicUsize) {
-    let direction = if random.below(2) == 0 { Direction::Request } else { Direction::Response };
-    let power = random.below(CUT_POWERS);
+    let (direction, powers) = match random.below(2) {
+        0 => (Direction::Request, CUT_POWERS_OF_REQUESTS),
+        _ => (Direction::Response, CUT_POWERS_OF_RESPONSES),
+    };
+    let power = random.below(powers);
     (direction, AtomicUsize::new(random.below(1 << power) as usize))
 }
