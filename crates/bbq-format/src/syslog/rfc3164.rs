@@ -22,7 +22,7 @@
 use std::net::IpAddr;
 
 use super::fields::SyslogFields;
-use super::timestamp::{LocalTime, of_seconds, of_word};
+use super::timestamp::{LocalTime, leading_digits, of_seconds, of_word};
 use super::zone;
 
 /// The longest tag. RFC 3164 allows 32 bytes; names of containers are longer.
@@ -137,12 +137,9 @@ fn is_of_cisco(fields: &SyslogFields) -> bool {
 /// What stands behind Cisco's numbers of the message.
 fn without_numbers(mut text: &str) -> &str {
     for _number in 0..NUMBERS_MAX {
-        match text.split_once(": ") {
-            Some((number, rest))
-                if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) =>
-            {
-                text = rest.trim_start_matches(' ');
-            }
+        let number = leading_digits(text);
+        match text[number.len()..].strip_prefix(": ") {
+            Some(rest) if !number.is_empty() => text = rest.trim_start_matches(' '),
             _ => break,
         }
     }
@@ -293,8 +290,10 @@ fn tagged_behind_host(text: &str) -> Option<SyslogFields> {
 fn with_tag(appname: &str, procid: Option<&str>, text: &str) -> Option<SyslogFields> {
     let fits = (1..=TAG_BYTES_MAX).contains(&appname.len());
     // Behind a name with a comma, the number of a process tells that it is one.
-    let is_name = |c: char| {
-        !c.is_whitespace() && !c.is_control() && !":[]<>\"'=;{}".contains(c) && (c != ',' || procid.is_some())
+    let is_name = |c: char| match c {
+        ':' | '[' | ']' | '<' | '>' | '"' | '\'' | '=' | ';' | '{' | '}' => false,
+        ',' => procid.is_some(),
+        _ => !c.is_whitespace() && !c.is_control(),
     };
     (fits && appname.chars().all(is_name)).then(|| SyslogFields {
         appname: Some(appname.to_owned()),
@@ -311,7 +310,7 @@ fn only_text(text: &str) -> SyslogFields {
 fn is_host(word: &str) -> bool {
     let fits = (1..=255).contains(&word.len())
         && word.starts_with(|c: char| c.is_alphanumeric() || ":_".contains(c));
-    fits && word.chars().all(|c| c.is_alphanumeric() || "-._:%/".contains(c))
+    fits && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '%' | '/'))
 }
 
 /// A host with its source, as syslog-ng chains them (`src@host/relay`), or with its number in a cluster (`host(2)`).

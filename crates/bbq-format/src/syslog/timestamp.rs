@@ -3,8 +3,11 @@
 //! Those of RFC 3164 have neither a year nor a zone. The year is the one that puts the message nearest to its receipt, and the zone that of
 //! the server, as senders and server mostly share it.
 
+use std::cell::Cell;
+
 use chrono::{
-    DateTime, Datelike as _, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone as _,
+    DateTime, Datelike as _, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta,
+    TimeZone as _, Timelike as _,
 };
 
 const MONTHS: [&str; 12] =
@@ -16,6 +19,8 @@ pub(super) const DATE_BYTES: usize = 10;
 const DATE_AND_TIME_BYTES: usize = 19;
 /// Of seconds since 1970, until the year 2286.
 const SECONDS_DIGITS: usize = 10;
+/// A time that is no further from another one than this is nearer than the same day of any other year, in every zone.
+const NEAR: TimeDelta = TimeDelta::days(180);
 /// A year that stands behind the time, and is no name of a host.
 const YEARS: std::ops::Range<i32> = 1970..2100;
 
@@ -74,7 +79,7 @@ impl<'a> LocalTime<'a> {
 
     /// In the zone of the server; `None` if its clock skipped this time.
     pub(super) fn of_server(&self) -> Option<String> {
-        Some(self.time.and_local_timezone(Local).earliest()?.fixed_offset().to_rfc3339())
+        self.east(offset_of_server(self.time)?)
     }
 
     /// In the zone of this offset.
@@ -154,12 +159,33 @@ pub(super) fn offset(text: &str) -> Option<FixedOffset> {
     if text.starts_with('-') { FixedOffset::west_opt(seconds) } else { FixedOffset::east_opt(seconds) }
 }
 
-/// The time of the year that is nearest to the time of receipt. Reads the clock, as the zone of the server may have changed.
+/// The time of the year that is nearest to the time of receipt, in the zone of the server.
 fn nearest(date: impl Fn(i32) -> Option<NaiveDateTime>, received_ns: u64) -> Option<NaiveDateTime> {
     let to = DateTime::from_timestamp_nanos(i64::try_from(received_ns).unwrap_or(i64::MAX));
+    let of_this_year = date(to.year()).filter(|time| (*time - to.naive_utc()).abs() <= NEAR);
+    if of_this_year.is_some() {
+        return of_this_year;
+    }
     let to = to.with_timezone(&Local).naive_local();
     let years = (to.year() - 1)..=(to.year() + 1);
     years.filter_map(date).min_by_key(|time| (*time - to).abs())
+}
+
+/// The offset of the server at this local time; `None` if its clock skipped it. To ask the system reads the clock, as the zone may have
+/// changed: so the last answer holds for all messages of its minute, as offsets change between minutes.
+fn offset_of_server(time: NaiveDateTime) -> Option<FixedOffset> {
+    thread_local! {
+        static LAST: Cell<Option<(NaiveDateTime, FixedOffset)>> = const { Cell::new(None) };
+    }
+    let minute = time.with_second(0)?.with_nanosecond(0)?;
+    match LAST.get() {
+        Some((last, offset)) if last == minute => Some(offset),
+        _ => {
+            let offset = *minute.and_local_timezone(Local).earliest()?.offset();
+            LAST.set(Some((minute, offset)));
+            Some(offset)
+        }
+    }
 }
 
 /// The first word, and what stands behind it.
