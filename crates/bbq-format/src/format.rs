@@ -59,6 +59,28 @@ pub struct Formatter {
     index: Option<Arc<Mutex<Names>>>,
 }
 
+/// Who sent a message.
+#[derive(Serialize)]
+struct PeerJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+    #[serde(flatten)]
+    process: Option<PeerProcess>,
+}
+
+impl PeerJson {
+    fn of(peer: Peer) -> PeerJson {
+        let (peer, process) = match peer {
+            Peer::Unnamed => (None, None),
+            Peer::Process { pid, uid, gid } => {
+                (None, Some(PeerProcess { peer_pid: NonZero::new(pid), peer_uid: uid, peer_gid: gid }))
+            }
+            Peer::Inet(address) => (Some(address.to_string()), None),
+        };
+        PeerJson { peer, process }
+    }
+}
+
 /// The process that sent a message by a unix socket. The names say that they are not those of the message's own header.
 #[derive(Clone, Copy, Serialize)]
 struct PeerProcess {
@@ -75,13 +97,18 @@ struct Record<'a> {
     /// When it was received, RFC 3339 with nanoseconds, UTC.
     time: &'a str,
     listener: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<String>,
     #[serde(flatten)]
-    process: Option<PeerProcess>,
+    peer: PeerJson,
     worker: u32,
     stream: &'a str,
     sequence: u64,
+    #[serde(flatten)]
+    content: MessageJson<'a>,
+}
+
+/// What is known about one message, beside where it came from.
+#[derive(Serialize)]
+struct MessageJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
     /// Instead of `message` if the message is not UTF-8.
@@ -113,7 +140,7 @@ impl Record<'_> {
     /// The labels that the message has.
     fn labels(&self, labels: Labels) -> Map<String, Value> {
         let of_syslog = |name| {
-            let syslog = self.syslog.as_ref()?;
+            let syslog = self.content.syslog.as_ref()?;
             match name {
                 "hostname" => syslog.hostname.clone(),
                 "appname" => syslog.appname.clone(),
@@ -121,7 +148,7 @@ impl Record<'_> {
                 _ => syslog.facility.map(str::to_owned),
             }
         };
-        let of_otlp = |name| self.otlp.as_ref()?.label(name);
+        let of_otlp = |name| self.content.otlp.as_ref()?.label(name);
         let value = |name| of_syslog(name).or_else(|| of_otlp(name));
         let known = labels.names().filter_map(|name| Some((name.to_owned(), value(name)?.into())));
         [("listener".to_owned(), self.listener.into())].into_iter().chain(known).collect()
@@ -205,10 +232,65 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
 }
 
 fn append_json(entry: &Entry<'_>, shows_rejections: bool, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
-    for_each_record(entry, shows_rejections, |record, _| {
-        append_line(record, out);
+    let mut lines = JsonLines::of(entry);
+    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, detail| {
+        lines.append(sequence, peer, &texts.content(raw, detail), out);
         ended(out.len());
     });
+}
+
+/// The lines of a batch: what its messages have in common is written as JSON once, and copied.
+struct JsonLines {
+    /// From the brace to the listener.
+    begin: Vec<u8>,
+    /// Of the last message: batches are made from runs of messages of a peer.
+    peer: Option<(Peer, Vec<u8>)>,
+    /// From behind the peer to the number.
+    middle: Vec<u8>,
+}
+
+/// The members of a JSON object, each behind a comma.
+fn members(value: &impl Serialize) -> Vec<u8> {
+    let mut members = Vec::new();
+    append_members(value, &mut members);
+    members
+}
+
+fn append_members(value: &impl Serialize, out: &mut Vec<u8>) {
+    let from = out.len();
+    let _infallible = serde_json::to_writer(&mut *out, value);
+    out.pop();
+    match out.len() - from {
+        // There are none.
+        1 => out.truncate(from),
+        _ => out[from] = b',',
+    }
+}
+
+impl JsonLines {
+    fn of(entry: &Entry<'_>) -> JsonLines {
+        let texts = BatchTexts::of(entry);
+        let mut begin = Vec::new();
+        append_members(&json!({ "time": texts.time }), &mut begin);
+        begin[0] = b'{';
+        append_members(&json!({ "listener": texts.origin.listener }), &mut begin);
+        let mut middle = members(&json!({ "worker": texts.worker }));
+        append_members(&json!({ "stream": texts.stream }), &mut middle);
+        middle.extend_from_slice(b",\"sequence\":");
+        JsonLines { begin, peer: None, middle }
+    }
+
+    fn append(&mut self, sequence: u64, peer: Peer, content: &MessageJson<'_>, out: &mut Vec<u8>) {
+        if self.peer.as_ref().is_none_or(|(last, _)| *last != peer) {
+            self.peer = Some((peer, members(&PeerJson::of(peer))));
+        }
+        out.extend_from_slice(&self.begin);
+        out.extend_from_slice(self.peer.as_ref().map_or(&[][..], |(_, peer)| peer));
+        out.extend_from_slice(&self.middle);
+        let _infallible = serde_json::to_writer(&mut *out, &sequence);
+        append_members(content, out);
+        out.extend_from_slice(b"}\n");
+    }
 }
 
 /// Texts and numbers always serialize, and a Vec takes every byte.
@@ -236,7 +318,8 @@ fn append_enveloped(
         }
         String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
     };
-    for_each_record(entry, false, |record, raw| {
+    for_each_message(entry, false, |texts, sequence, raw, peer, detail| {
+        let record = &texts.record(sequence, raw, peer, detail);
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
                 let id = format!("{}-{}", record.stream, record.sequence);
@@ -314,34 +397,39 @@ impl<'a> BatchTexts<'a> {
         peer: Peer,
         out: &mut Vec<u8>,
     ) {
-        append_line(&Record { message_bytes, ..self.record(sequence, raw, peer) }, out);
+        let mut record = self.record(sequence, raw, peer, None);
+        record.content.message_bytes = message_bytes;
+        append_line(&record, out);
     }
 
-    fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer) -> Record<'b> {
-        let (peer, process) = match peer {
-            Peer::Unnamed => (None, None),
-            Peer::Process { pid, uid, gid } => {
-                (None, Some(PeerProcess { peer_pid: NonZero::new(pid), peer_uid: uid, peer_gid: gid }))
-            }
-            Peer::Inet(address) => (Some(address.to_string()), None),
-        };
-        let otlp = (self.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
-        let text = std::str::from_utf8(raw).ok();
+    fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer, detail: Option<Detail>) -> Record<'b> {
         Record {
             time: &self.time,
             listener: self.origin.listener,
-            peer,
-            process,
+            peer: PeerJson::of(peer),
             worker: self.worker,
             stream: &self.stream,
             sequence,
+            content: self.content(raw, detail),
+        }
+    }
+
+    fn content<'b>(&'b self, raw: &'b [u8], detail: Option<Detail>) -> MessageJson<'b> {
+        let otlp = (self.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
+        let text = std::str::from_utf8(raw).ok();
+        let output = match detail.map_or(Output::Unknown, |detail| detail.output) {
+            Output::Unknown => None,
+            Output::Stdout => Some("stdout"),
+            Output::Stderr => Some("stderr"),
+        };
+        MessageJson {
             message: text.filter(|_| otlp.is_none()),
             message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
             message_bytes: None,
             rejected: self.rejected,
             fields: (!self.fields.is_empty()).then_some(&self.fields),
-            output: None,
-            written: None,
+            output,
+            written: detail.filter(|detail| detail.time_ns > 0).map(|detail| rfc3339(detail.time_ns)),
             syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw, self.origin.received_ns)),
             otlp,
         }
@@ -353,21 +441,87 @@ fn rfc3339(unix_ns: u64) -> String {
     DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
-/// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
-fn for_each_record(entry: &Entry<'_>, shows_rejections: bool, mut f: impl FnMut(&Record<'_>, &[u8])) {
+/// Calls `f` for each message of a batch, with what it has in common with the others, its number, the message as it came, who sent it, and
+/// what a reader says of it alone.
+fn for_each_message(
+    entry: &Entry<'_>,
+    shows_rejections: bool,
+    mut f: impl FnMut(&BatchTexts<'_>, u64, &[u8], Peer, Option<Detail>),
+) {
     let mut texts = BatchTexts::of(entry);
     texts.rejected = texts.rejected.filter(|_| shows_rejections);
     let mut details = entry.batch.details();
     for (sequence, raw, peer) in entry.numbered() {
-        let mut record = texts.record(sequence, raw, peer);
-        if let Some(Detail { time_ns, output }) = details.next() {
-            record.output = match output {
-                Output::Unknown => None,
-                Output::Stdout => Some("stdout"),
-                Output::Stderr => Some("stderr"),
-            };
-            record.written = (time_ns > 0).then(|| rfc3339(time_ns));
+        f(&texts, sequence, raw, peer, details.next());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_spool::{Envelope as SpoolEnvelope, NameMark};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{Batch, BatchBuilder, Compression, StreamId};
+
+    use super::*;
+
+    /// Calls `look` with a batch of these messages.
+    fn with_entry(source: SourceKind, peer: Peer, messages: &[&[u8]], look: impl Fn(&Entry<'_>)) {
+        let mut builder = BatchBuilder::new();
+        for (number, message) in (1..).zip(messages) {
+            builder.push(message);
+            if source == SourceKind::Lines {
+                builder.set_detail(Detail { time_ns: number * 1_000_000_007, output: Output::Stderr });
+            }
         }
-        f(&record, raw);
+        builder.set_fields([("pod", "web-1"), ("quoted", "a \"b\"")].into_iter());
+        builder.set_rejection("no \"thanks\"");
+        let identity = BatchIdentity {
+            stream: StreamId([7; 16]),
+            first_sequence: 41,
+            base_time_ns: 0,
+            source,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap();
+        let mut scratch = Vec::new();
+        let batch = Batch::verified_before(bytes, &mut scratch).unwrap();
+        let envelope = SpoolEnvelope {
+            source: 0,
+            received_ns: 1_790_000_000_123_456_789,
+            peer,
+            name_mark: NameMark::NOBODY,
+        };
+        look(&Entry { lane: 7, source: "in \"1\"\n", envelope, batch });
+    }
+
+    #[test]
+    fn a_line_of_a_batch_is_the_json_of_its_message() {
+        let messages: [&[u8]; 5] = [
+            b"",
+            b"plain \"text\"\n",
+            b"\xff\x00 no text",
+            b"<34>1 - web app 12 - - text",
+            b"\x1a\x02\x08\x09",
+        ];
+        let process = Peer::Process { pid: 12, uid: 0, gid: 1000 };
+        let unseen = Peer::Process { pid: 0, uid: 5, gid: 6 };
+        let address = Peer::Inet("[2001:db8::1]:514".parse().unwrap());
+        for source in [SourceKind::Lines, SourceKind::Syslog, SourceKind::Otlp, SourceKind::Bbq] {
+            for (peer, shows_rejections) in
+                [(Peer::Unnamed, true), (process, false), (unseen, true), (address, false)]
+            {
+                with_entry(source, peer, &messages, |entry| {
+                    let (mut lines, mut whole) = (Vec::new(), Vec::new());
+                    append_json(entry, shows_rejections, &mut lines, |_| {});
+                    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, detail| {
+                        append_line(&texts.record(sequence, raw, peer, detail), &mut whole);
+                    });
+                    let (lines, whole) =
+                        (String::from_utf8(lines).unwrap(), String::from_utf8(whole).unwrap());
+                    assert_eq!(lines, whole, "{source:?} from {peer:?}");
+                    assert_eq!(lines.lines().count(), messages.len());
+                });
+            }
+        }
     }
 }
