@@ -6,6 +6,7 @@
 //! lane <index> <position> <record>          one line per lane
 //! delivered <records>
 //! dropped <records> <reason>                one line per reason
+//! filtered <records>                        if there are any
 //! output <state of the sink, one line>
 //! ```
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use bbq_storage::parent_of;
 use tracing::error;
 
+use crate::epochs::{self, Epoch};
 use crate::file_name::file_name_of;
 use crate::limits::RECOVERED_MAX;
 use crate::renames::{self, Renames};
@@ -45,6 +47,8 @@ pub struct Cursor {
     pub delivered: u64,
     /// Records dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// Records that the sink's rules have left out.
+    pub filtered: u64,
     /// The sink's own state: one line.
     pub output: String,
 }
@@ -70,6 +74,10 @@ impl Cursor {
         for (reason, records) in &self.dropped {
             let _infallible = writeln!(body, "dropped {records} {}", one_line(reason));
         }
+        // A cursor without them is as earlier versions write it.
+        if self.filtered > 0 {
+            let _infallible = writeln!(body, "filtered {}", self.filtered);
+        }
         let _infallible = writeln!(body, "output {}", one_line(&self.output));
         sealed::seal("cursor", &body)
     }
@@ -79,7 +87,7 @@ impl Cursor {
         let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
         self.places.iter().all(|place| place.position <= RECOVERED_MAX)
             && sum(&mut self.places.iter().map(|place| place.record)) <= RECOVERED_MAX
-            && sum(&mut self.dropped.values().copied().chain([self.delivered])) <= RECOVERED_MAX
+            && sum(&mut self.dropped.values().copied().chain([self.delivered, self.filtered])) <= RECOVERED_MAX
     }
 
     fn decode(text: &str) -> Option<Cursor> {
@@ -104,6 +112,7 @@ impl Cursor {
                     let (records, reason) = value.split_once(' ')?;
                     cursor.dropped.insert(reason.to_owned(), records.parse().ok()?);
                 }
+                "filtered" => cursor.filtered = value.parse().ok()?,
                 "output" => value.clone_into(&mut cursor.output),
                 // The name, and fields of later versions.
                 _ => {}
@@ -220,6 +229,32 @@ impl CursorStore {
         self.path.with_extension("paused")
     }
 
+    /// The rules of the sink and what each holds for, in their order; `None` if it never had any.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged: nobody knows then which messages the sink leaves out.
+    pub fn epochs(&self) -> Result<Option<Vec<Epoch>>, SpoolError> {
+        epochs::read(&*self.storage, &self.epochs_path())
+            .map_err(SpoolError::io("read the rules of the sink,", self.epochs_path()))
+    }
+
+    /// Makes these the rules of the sink.
+    ///
+    /// # Errors
+    /// The file could not be replaced. The earlier rules then still hold.
+    pub fn set_epochs(&self, epochs: &[Epoch]) -> Result<(), SpoolError> {
+        let encoded = epochs::encode(&one_line(&self.sink), epochs);
+        let path = self.epochs_path();
+        let replaced = self.storage.replace(&path, encoded.as_bytes());
+        replaced.map_err(SpoolError::io("write the rules of the sink,", path))
+    }
+
+    /// The file of the sink's rules.
+    #[must_use]
+    pub fn epochs_path(&self) -> PathBuf {
+        self.path.with_extension(epochs::EXTENSION)
+    }
+
     /// Gives the sink, whose cursor is `committed`, another name. From then on its old name leads there.
     ///
     /// # Errors
@@ -229,7 +264,8 @@ impl CursorStore {
         let renames = Renames::read(&*self.storage, directory)?;
         let mut other = CursorStore::of(Arc::clone(&self.storage), directory, to);
         let leads_to = renames.get(to);
-        if leads_to.is_some_and(|name| name != self.sink) || (leads_to.is_none() && !other.is_missing()) {
+        let is_taken = leads_to.is_none() && !(other.is_missing() && !other.has_epochs()?);
+        if leads_to.is_some_and(|name| name != self.sink) || is_taken {
             let text = format!(
                 "{to} is, or was, the name of another sink, of which files are in {}",
                 directory.display()
@@ -261,10 +297,18 @@ impl CursorStore {
         // As long as the mark is as it was, this cursor is of no use.
         other.commit(committed)?;
         other.set_paused(self.is_paused())?;
+        match self.has_epochs()? {
+            true => {
+                let epochs = self.storage.read(&self.epochs_path())?;
+                self.storage.replace(&other.epochs_path(), &epochs)?;
+            }
+            false => self.remove(&other.epochs_path())?,
+        }
         let turned = renames::write(&*self.storage, mark, &self.sink, &other.sink);
         if turned.is_err() {
             // The mark may be turned around in spite of it: then the next start moves the cursor of this name, which is newer by then.
-            let _of_no_use = [self.remove(&other.path), self.remove(&other.pause_mark())];
+            let paths = [other.path.clone(), other.pause_mark(), other.epochs_path()];
+            let _of_no_use = paths.map(|path| self.remove(&path));
         }
         turned
     }
@@ -273,7 +317,12 @@ impl CursorStore {
     fn finish_rename(&self) -> io::Result<()> {
         for earlier in &self.earlier {
             let earlier = CursorStore::of(Arc::clone(&self.storage), parent_of(&self.path), earlier);
-            let moves = [(earlier.path.clone(), &self.path), (earlier.pause_mark(), &self.pause_mark())];
+            // The rules come first: without them, the cursor would say less than it does.
+            let moves = [
+                (earlier.epochs_path(), &self.epochs_path()),
+                (earlier.path.clone(), &self.path),
+                (earlier.pause_mark(), &self.pause_mark()),
+            ];
             for (from, to) in moves {
                 if !renames::is_there(&*self.storage, &from)? {
                     continue;
@@ -285,6 +334,10 @@ impl CursorStore {
             }
         }
         Ok(())
+    }
+
+    fn has_epochs(&self) -> io::Result<bool> {
+        renames::is_there(&*self.storage, &self.epochs_path())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -346,6 +399,7 @@ mod tests {
             ],
             delivered: 12,
             dropped: BTreeMap::from([("damaged".to_owned(), 3), ("oldest one".to_owned(), 4)]),
+            filtered: 5,
             output: "inode 5 length 17".to_owned(),
         }
     }
@@ -447,6 +501,7 @@ mod tests {
             Cursor { places: place(u64::MAX, 0), ..Cursor::default() },
             Cursor { places: place(0, u64::MAX), ..Cursor::default() },
             Cursor { delivered: u64::MAX, ..Cursor::default() },
+            Cursor { filtered: u64::MAX, ..Cursor::default() },
             Cursor { dropped, delivered: 1, ..Cursor::default() },
         ] {
             store.commit(&cursor).unwrap();

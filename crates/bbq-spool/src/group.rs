@@ -11,6 +11,7 @@ use crate::LanePlace;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::hot::HotGroup;
 use crate::lane::LaneCore;
+use crate::lens::Lens;
 use crate::limits::READ_BYTES_TARGET;
 use crate::quarantine;
 use crate::walk::{self, Step};
@@ -62,6 +63,8 @@ pub struct Group {
     pub(crate) until: LanePlace,
     pub(crate) sources: Arc<Sources>,
     pub(crate) entries: Entries,
+    /// `None` if all of the group is shown, as it is.
+    pub(crate) lens: Option<Box<Lens>>,
 }
 
 /// Where the entries are.
@@ -72,22 +75,32 @@ pub(crate) enum Entries {
     Read(Arc<Vec<u8>>, Range<usize>),
 }
 
-/// A buffer in which compressed batches are unpacked, one after the other.
+/// Buffers in which compressed batches are unpacked, one after the other, and records are changed.
 #[derive(Debug, Default)]
-pub struct Scratch(pub(crate) Vec<u8>);
+pub struct Scratch {
+    unpacked: Vec<u8>,
+    /// The records of a batch as a lens shows them, and one of them.
+    changed: Vec<u8>,
+    record: Vec<u8>,
+}
 
 impl Scratch {
+    #[cfg(test)]
+    pub(crate) fn of_bytes(bytes: usize) -> Scratch {
+        Scratch { unpacked: vec![0; bytes], ..Scratch::default() }
+    }
+
     /// Frees the memory of a very large batch. Call this when there is nothing to read, as the next batch may be as large.
     pub fn trim(&mut self) {
         if self.bytes() > READ_BYTES_TARGET {
-            self.0 = Vec::new();
+            *self = Scratch::default();
         }
     }
 
-    /// The capacity of the buffer.
+    /// The capacity of the buffers.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.capacity()
+        self.unpacked.capacity() + self.changed.capacity() + self.record.capacity()
     }
 }
 
@@ -96,12 +109,14 @@ impl Scratch {
 pub struct GroupCursor {
     /// The offset of the next entry.
     offset: usize,
-    /// Records of the batches before it.
+    /// Records of the batches before it that are shown.
     records: u64,
+    /// All records of the batches before it.
+    read: u64,
 }
 
 impl GroupCursor {
-    /// Records of the batches that were taken.
+    /// Records of the batches that were taken, without those that a lens hides.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -157,8 +172,16 @@ impl Group {
         Envelope::decode(entries?).map(|(envelope, _)| envelope.received_ns)
     }
 
+    /// The same group, seen through a lens.
+    #[must_use]
+    pub fn with_lens(mut self, lens: Lens) -> Group {
+        self.lens = Some(Box::new(lens));
+        self
+    }
+
     /// Calls `take` for each batch from the cursor on, and moves the cursor behind it. Damaged bytes are copied to the quarantine
-    /// and skipped. Compressed batches are unpacked into `scratch`.
+    /// and skipped. Compressed batches are unpacked into `scratch`. A batch of which a lens hides records comes in runs of those that it
+    /// shows; the cursor moves behind all of them.
     ///
     /// # Errors
     /// The first error of `take`; the cursor stays in front of that batch.
@@ -168,18 +191,27 @@ impl Group {
         scratch: &mut Scratch,
         mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Scratch { unpacked, changed, record } = scratch;
+        let GroupCursor { offset, records, read } = cursor;
         let mut taken = |envelope: Envelope, batch: Batch<'_>| {
-            let records = u64::from(batch.header.records);
+            let all = u64::from(batch.header.records);
             let source = self.sources.name(envelope.source).unwrap_or_default();
-            take(&Entry { lane: self.until.lane, source, envelope, batch }).map(|()| records)
+            let lane = self.until.lane;
+            let shown = match &self.lens {
+                None => take(&Entry { lane, source, envelope, batch }).map(|()| all)?,
+                Some(lens) => lens.show(*read, batch, (&mut *changed, &mut *record), &mut |batch| {
+                    take(&Entry { lane, source, envelope, batch })
+                })?,
+            };
+            *read += all;
+            Ok(shown)
         };
-        let GroupCursor { offset, records } = cursor;
         match &self.entries {
             Entries::Hot(group) => {
                 let entries = group.as_ref().and_then(|group| group.bytes.get(GROUP_FRAME_BYTES..));
                 let entries = entries.unwrap_or_default();
                 while let Some((envelope, batch, end)) =
-                    walk::written_entry(entries, *offset, self.frame.tag, &mut scratch.0)
+                    walk::written_entry(entries, *offset, self.frame.tag, unpacked)
                 {
                     *records += taken(envelope, batch)?;
                     *offset = end;
@@ -187,7 +219,7 @@ impl Group {
             }
             Entries::Read(memory, range) => {
                 let entries = memory.get(range.clone()).unwrap_or_default();
-                while let Some(found) = walk::step(entries, *offset, self.frame.tag, &mut scratch.0) {
+                while let Some(found) = walk::step(entries, *offset, self.frame.tag, unpacked) {
                     *offset = match found {
                         Step::Entry { end, envelope, batch } => {
                             *records += taken(envelope, batch)?;

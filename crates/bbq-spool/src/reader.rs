@@ -243,7 +243,7 @@ impl LaneReader {
         self.place.position = frame.end();
         self.place.record = frame.end_record();
         let (core, sources) = (Arc::clone(&self.core), Arc::clone(&hot.sources));
-        Some(Group { core, frame, until: self.place, sources, entries: Entries::Hot(Some(hot)) })
+        Some(Group { core, frame, until: self.place, sources, entries: Entries::Hot(Some(hot)), lens: None })
     }
 
     fn reason_before(&self, position: u64) -> LostReason {
@@ -359,7 +359,7 @@ impl LaneReader {
         self.place.position = frame.end().min(end);
         self.place.record = frame.end_record();
         let (core, entries) = (Arc::clone(&self.core), Entries::Read(memory, range));
-        Next::Group(Group { core, frame, until: self.place, sources, entries })
+        Next::Group(Group { core, frame, until: self.place, sources, entries, lens: None })
     }
 
     /// Sets aside bytes that are not a group, up to the next group or the end of the segment.
@@ -488,7 +488,7 @@ mod tests {
         let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
         let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
         for (bytes, kept) in [(READ_BYTES_TARGET, READ_BYTES_TARGET), (2 * READ_BYTES_TARGET, 0)] {
-            reader.scratch = Scratch(vec![0; bytes]);
+            reader.scratch = Scratch::of_bytes(bytes);
             assert_eq!(reader.read(&mut |_| ()).unwrap(), GroupRead::CaughtUp);
             assert_eq!(reader.scratch.bytes(), kept);
         }

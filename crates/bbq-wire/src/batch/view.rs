@@ -102,6 +102,52 @@ impl<'a> Batch<'a> {
         Records { rest: self.records }
     }
 
+    /// Splits off the first `records` records, or all if there are fewer; the others stay, with their numbers. The checksums and body sizes
+    /// of both are not valid.
+    #[must_use]
+    pub fn split_off_first(&mut self, records: u32) -> Batch<'a> {
+        let records = records.min(self.header.records);
+        let mut rest = Records { rest: self.records };
+        // Verified: there are as many.
+        rest.by_ref().take(records as usize).for_each(drop);
+        self.split_at(records, self.records.len() - rest.rest.len())
+    }
+
+    /// Splits off the first records, which end at this offset.
+    #[inline]
+    pub(super) fn split_at(&mut self, records: u32, end: usize) -> Batch<'a> {
+        let mut part = self.clone();
+        let (taken, rest) = self.records.split_at(end);
+        part.records = taken;
+        part.header.records = records;
+        part.header.records_bytes = taken.len() as u32;
+        self.records = rest;
+        self.header.records -= records;
+        self.header.records_bytes = rest.len() as u32;
+        self.header.first_sequence += u64::from(records);
+        self.peers.pass_over(records);
+        self.details.pass_over(records);
+        part
+    }
+
+    /// The same batch with other records, as many, that [`Batch::put_record`] has written one behind the other.
+    #[must_use]
+    pub fn with_records<'b>(&self, records: &'b [u8]) -> Batch<'b>
+    where
+        'a: 'b,
+    {
+        let mut changed: Batch<'b> = self.clone();
+        changed.records = records;
+        changed.header.records_bytes = records.len() as u32;
+        changed
+    }
+
+    /// Appends a record, for [`Batch::with_records`].
+    pub fn put_record(record: &[u8], out: &mut Vec<u8>) {
+        varint::put(record.len() as u32, out);
+        out.extend_from_slice(record);
+    }
+
     /// The peers of the records, in runs; empty if the batch has none.
     #[must_use]
     pub fn peers(&self) -> PeerRuns<'a> {
