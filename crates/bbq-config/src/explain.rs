@@ -150,7 +150,12 @@ impl Subject {
         let option = self.option();
         let words: Vec<&str> = option.key.split(['_', '.']).collect();
         match option.values {
-            Values::Text { .. } | Values::Words(_) | Values::Specs(_) | Values::Secret => None,
+            Values::Text { .. }
+            | Values::Words(_)
+            | Values::Specs(_)
+            | Values::Secret
+            | Values::Fraction
+            | Values::Rewrites => None,
             _ if words.contains(&"bytes") => Some("bytes"),
             _ if words.last() == Some(&"ms") => Some("milliseconds"),
             _ if words.last() == Some(&"seconds") => Some("seconds"),

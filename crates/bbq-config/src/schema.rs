@@ -76,6 +76,20 @@ fn of_values(kinds: &Kinds, key: &str, values: &Values) -> Value {
             };
             json!({"type": "array", "minItems": range.start(), "maxItems": range.end(), "items": {"anyOf": specs}})
         }
+        Values::Fraction => json!({"anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            {"type": "string", "pattern": "^[0-9.eE-]+$"},
+        ]}),
+        Values::Rewrites => {
+            let text = json!({"type": "string", "pattern": "^\\s*s."});
+            let table = json!({
+                "type": "object",
+                "properties": {"pattern": {"type": "string"}, "with": {"type": "string"}},
+                "required": ["pattern", "with"],
+                "additionalProperties": false,
+            });
+            json!({"anyOf": [text, {"type": "array", "minItems": 1, "items": {"anyOf": [text, table]}}]})
+        }
         Values::Secret => json!({"type": "string", "pattern": "."}),
     }
 }

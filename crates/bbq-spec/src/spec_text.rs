@@ -4,10 +4,14 @@
 //! Before it is checked, a secret may stand where none belongs. So an error shows a SPEC by [`SpecText::shown`], and a value only of an
 //! option whose values are no secrets.
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::error::{ConfigError, Part};
 
+/// The key whose value may be a fraction.
+const FRACTION: &str = "sample";
+/// The key whose value may be a list of replacements.
+const REWRITES: &str = "redact";
 /// In place of what may be a secret.
 const HIDDEN: &str = "<hidden>";
 
@@ -30,7 +34,7 @@ impl SpecText {
     pub fn of_text(text: &str) -> Result<SpecText, ConfigError> {
         let (head, options) = text.split_once('?').unwrap_or((text, ""));
         let mut spec = SpecText { text: text.to_owned(), head: head.to_owned(), options: Vec::new() };
-        for (index, part) in options.split('&').filter(|part| !part.is_empty()).enumerate() {
+        for (index, part) in parts(options).enumerate() {
             let Some((key, value)) = part.split_once('=') else {
                 // This may be a part of a secret that has an ampersand.
                 return Err(ConfigError::new(format!(
@@ -69,8 +73,12 @@ impl SpecText {
         let mut spec = SpecText::of_text(text)?;
         for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != "spec") {
             let key = key.get_ref();
-            let value =
-                scalar(key, value.get_ref()).map_err(|error| error.about(Part::Value(key.to_string())))?;
+            let value = match value.get_ref() {
+                // No other key has a list, and the option itself refuses what is no replacement.
+                DeValue::Array(elements) if key == REWRITES => rewrites(key, elements),
+                value => scalar(key, value),
+            };
+            let value = value.map_err(|error| error.about(Part::Value(key.to_string())))?;
             let before = if spec.options.is_empty() { '?' } else { '&' };
             spec.text.push_str(&format!("{before}{key}={value}"));
             spec.add(key, value)?;
@@ -102,6 +110,25 @@ impl SpecText {
         self.options.push((key.to_owned(), value));
         Ok(())
     }
+}
+
+/// Splits options at each `&`. Two of them are an operator of an expression, and a part of the value.
+fn parts(options: &str) -> impl Iterator<Item = &str> {
+    let mut rest = options;
+    std::iter::from_fn(move || {
+        let mut end = 0;
+        while let Some(at) = rest[end..].find('&') {
+            end += at;
+            if !rest[end + 1..].starts_with('&') {
+                let part = &rest[..end];
+                rest = &rest[end + 1..];
+                return Some(part);
+            }
+            end += 2;
+        }
+        Some(std::mem::take(&mut rest)).filter(|last| !last.is_empty())
+    })
+    .filter(|part| !part.is_empty())
 }
 
 /// What else may be wrong with the options of a SPEC.
@@ -138,11 +165,43 @@ pub fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigError> {
             Ok(decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string()))
         }
         DeValue::Boolean(value) => Ok(value.to_string()),
+        DeValue::Float(number) if key == FRACTION => Ok(number.as_str().to_owned()),
         other => {
             let kind = other.type_str();
             Err(ConfigError::new(format!("{key} is of type {kind}; write a text or a number")))
         }
     }
+}
+
+/// A list of replacements as one text: `s/PATTERN/WITH/; s/PATTERN/WITH/`.
+fn rewrites(key: &str, elements: &DeArray<'_>) -> Result<String, ConfigError> {
+    let texts = elements.iter().map(|element| match element.get_ref() {
+        DeValue::String(text) => Ok(text.clone().into_owned()),
+        DeValue::Table(table) => rewrite(key, table),
+        other => Err(ConfigError::new(format!(
+            "{key} has an element of type {}; write \"s/PATTERN/WITH/\" or {{ pattern = \"PATTERN\", with = \"WITH\" }}",
+            other.type_str()
+        ))),
+    });
+    Ok(texts.collect::<Result<Vec<_>, _>>()?.join("; "))
+}
+
+fn rewrite(key: &str, table: &DeTable<'_>) -> Result<String, ConfigError> {
+    let text = |name: &str| match table.get(name).map(|value| value.get_ref()) {
+        Some(DeValue::String(text)) => Ok(text.clone()),
+        _ => Err(ConfigError::new(format!(
+            "{key} has a table without {name}; write {{ pattern = \"PATTERN\", with = \"WITH\" }}"
+        ))),
+    };
+    let (pattern, with) = (text("pattern")?, text("with")?);
+    if let Some((other, _)) = table.iter().find(|(name, _)| !["pattern", "with"].contains(&name.get_ref().as_ref())) {
+        return Err(ConfigError::new(format!(
+            "{key} has a table with {:?}; allowed: pattern, with",
+            other.get_ref()
+        )));
+    }
+    let escaped = |text: &str| text.replace('/', "\\/");
+    Ok(format!("s/{}/{}/", escaped(&pattern), escaped(&with)))
 }
 
 #[cfg(test)]

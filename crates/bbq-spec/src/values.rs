@@ -28,6 +28,10 @@ pub enum Values {
         /// The regular expression for editors. Every valid text matches it; some invalid texts may match, too.
         pattern: &'static str,
     },
+    /// A share: a fraction above 0 and up to 1.
+    Fraction,
+    /// Replacements: a text such as `s/PATTERN/WITH/`, or a list of such texts and of tables with `pattern` and `with`.
+    Rewrites,
     /// A list of this many SPECs.
     Specs(RangeInclusive<u64>),
     /// A secret: `KEY_file` or `KEY_env` says where it is.
@@ -86,6 +90,8 @@ impl fmt::Display for Values {
             }
             Values::Size(range) => write_range(f, range, |bytes| with_unit(*bytes)),
             Values::Text { form, .. } => f.write_str(form),
+            Values::Fraction => f.write_str("a fraction above 0 and up to 1"),
+            Values::Rewrites => f.write_str("s/PATTERN/WITH/, or a list of such texts and of { pattern, with }"),
             Values::Specs(range) => {
                 write!(f, "a list of {} to {} SPECs or tables", range.start(), range.end())
             }

@@ -127,6 +127,8 @@ fn type_of(values: &Values) -> (&'static str, &'static str) {
         Values::Number(_) | Values::NumberOrNever(_) | Values::NumberOrAuto(_) => ("number", "number"),
         Values::Size(_) => ("size", "size: a number, or a text such as \"64KiB\" or \"10GB\""),
         Values::Text { .. } => ("string", "text"),
+        Values::Fraction => ("fraction", "fraction"),
+        Values::Rewrites => ("rewrites", "text, or list of texts and of tables with pattern and with"),
         Values::Specs(_) => ("array", "list of SPECs, or tables"),
         Values::Secret => {
             ("secret", "secret: KEY_file names a file that holds it, KEY_env an environment variable")

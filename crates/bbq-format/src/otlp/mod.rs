@@ -13,5 +13,4 @@ mod shown;
 pub use from_json::{Converted, JSON_BYTES_MAX, from_json};
 pub use messages::{PartialSuccess, Response, Status};
 pub(crate) use outgoing::append as append_log_records;
-pub(crate) use shown::OtlpFields;
-pub use shown::{put_body, severity_of};
+pub use shown::{OtlpFields, put_body, severity_of, syslog_severity};

@@ -10,8 +10,8 @@ use serde_json::{Map, Value as Json};
 use super::messages::{AnyValue, KeyValue, LogRecord, Logs, Scope, Value};
 
 /// The fields of a log record in JSON, named as in its data model.
-#[derive(Serialize)]
-pub(crate) struct OtlpFields {
+#[derive(Debug, Serialize)]
+pub struct OtlpFields {
     /// When the event happened, according to the sender; RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct OtlpFields {
     flags: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct ScopeFields {
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -62,8 +62,45 @@ impl OtlpFields {
         }
     }
 
+    /// The number of its severity; 0 if it has none.
+    #[must_use]
+    pub fn severity_number(&self) -> u32 {
+        self.severity_number
+    }
+
+    /// The sender's word for its severity, or else the name of the number.
+    #[must_use]
+    pub fn severity(&self) -> Option<&str> {
+        self.severity.as_deref()
+    }
+
+    /// The name of its event.
+    #[must_use]
+    pub fn event_name(&self) -> Option<&str> {
+        Some(self.event_name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// Its body.
+    #[must_use]
+    pub fn body(&self) -> Option<&Json> {
+        self.body.as_ref()
+    }
+
+    /// Its attributes.
+    #[must_use]
+    pub fn attributes(&self) -> &Map<String, Json> {
+        &self.attributes
+    }
+
+    /// The attributes of its resource.
+    #[must_use]
+    pub fn resource(&self) -> &Map<String, Json> {
+        &self.resource
+    }
+
     /// Decodes a record. Returns `None` if it has no log record: only a sender of batches can have written such a record.
-    pub(crate) fn of(record: &[u8]) -> Option<OtlpFields> {
+    #[must_use]
+    pub fn of(record: &[u8]) -> Option<OtlpFields> {
         let resource_logs = Logs::decode(record).ok()?.resource_logs.into_iter().next()?;
         let scope_logs = resource_logs.scope_logs.into_iter().next()?;
         let log: LogRecord = scope_logs.log_records.into_iter().next()?;
@@ -108,7 +145,13 @@ pub fn put_body(record: &[u8], out: &mut Vec<u8>) {
 /// The severity of a record as syslog has it, from 0 to 7.
 #[must_use]
 pub fn severity_of(record: &[u8]) -> Option<u8> {
-    match OtlpFields::of(record)?.severity_number {
+    syslog_severity(OtlpFields::of(record)?.severity_number)
+}
+
+/// The severity of syslog, from 0 to 7, for the number of a severity.
+#[must_use]
+pub fn syslog_severity(number: u32) -> Option<u8> {
+    match number {
         0 => None,
         1..=8 => Some(7),
         9..=12 => Some(6),

@@ -41,8 +41,25 @@ pub fn read(message: &[u8], received_ns: u64) -> SyslogFields {
 /// The words for the facility and the severity of a message, as [`read`] finds them, without reading more of it.
 #[must_use]
 pub fn priority_words(message: &[u8]) -> (Option<&'static str>, Option<&'static str>) {
-    let text = String::from_utf8_lossy(message);
-    priority(text.trim_end_matches('\0')).map_or((None, None), |(priority, _)| words(priority))
+    priority_of(message).map_or((None, None), words_of)
+}
+
+/// The numbers of the facility (0 to 23) and of the severity (0 to 7), as [`read`] finds them, without reading more of the message.
+#[must_use]
+pub fn priority_of(message: &[u8]) -> Option<(u8, u8)> {
+    let text = match message {
+        // `<191>` is the longest priority, and the only form of nearly every message.
+        [b'<', ..] => String::from_utf8_lossy(&message[..message.len().min(5)]),
+        _ => String::from_utf8_lossy(message),
+    };
+    let (priority, _) = priority(text.trim_end_matches('\0'))?;
+    Some((priority / 8, priority % 8))
+}
+
+/// The words for the numbers of a facility and a severity, as `logger` has them.
+#[must_use]
+pub fn words_of((facility, severity): (u8, u8)) -> (Option<&'static str>, Option<&'static str>) {
+    words(facility.saturating_mul(8).saturating_add(severity))
 }
 
 fn words(priority: u8) -> (Option<&'static str>, Option<&'static str>) {
