@@ -145,7 +145,7 @@ impl Parts {
         let (spec, ledger) = &self.sinks[index];
         let beginnings = self.spool.beginnings();
         let account = ledger.account();
-        let delivered = account.delivered;
+        let (delivered, filtered) = (account.delivered, account.filtered);
         let owed = self.owed_to(&beginnings, account);
         let problem = ledger.problem();
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
@@ -156,6 +156,8 @@ impl Parts {
             queued: owed.queued,
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
             dropped: owed.dropped,
+            filtered,
+            rules_failed: ledger.rules_failed(),
             letters_deleted: ledger.letters_deleted(),
             truncations: ledger.truncations(),
             paused: self.sink_phases.is_sink_paused(index),
@@ -171,7 +173,8 @@ impl Parts {
         let accounts: Vec<Account> = self.sinks.iter().map(|(_, ledger)| ledger.account()).collect();
         let delivered_by_any = accounts.iter().map(|account| account.delivered).max().unwrap_or(0);
         let behind = accounts.into_iter().min_by_key(Account::passed);
-        let delivered = behind.as_ref().map_or(0, |account| account.delivered);
+        let (delivered, filtered) =
+            behind.as_ref().map_or((0, 0), |account| (account.delivered, account.filtered));
         let owed = match behind {
             Some(account) => self.owed_to(&beginnings, account),
             None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
@@ -181,7 +184,7 @@ impl Parts {
         for (reason, records) in owed.dropped {
             add_to(&mut dropped, reason, records);
         }
-        LedgerStatus { received, delivered, delivered_by_any, queued: owed.queued, dropped }
+        LedgerStatus { received, delivered, delivered_by_any, queued: owed.queued, dropped, filtered }
     }
 
     fn spool_status(&self) -> SpoolStatus {

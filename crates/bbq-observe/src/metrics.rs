@@ -174,6 +174,8 @@ fn server(status: &Status, text: &mut Text) {
     text.one("bbq_delivered_by_any_messages", Kind::Counter, help, ledger.delivered_by_any as f64);
     let help = "Messages that a sink has not delivered yet.";
     text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);
+    let help = "Messages left out by rules, of the sink furthest behind.";
+    text.one("bbq_filtered_messages", Kind::Counter, help, ledger.filtered as f64);
     let help = "Messages dropped, by reason.";
     let reasons = listener_reasons().chain(SINK_DROP_REASONS);
     let dropped = by_reason("", &ledger.dropped, reasons);
@@ -428,6 +430,15 @@ fn sinks(status: &Status, text: &mut Text) {
         text.each((name, kind, help), sinks, |sink| Some((vec![("sink", sink.name.clone())], value(sink))));
     };
     of("bbq_sink_delivered_messages", Kind::Counter, "Messages delivered.", |sink| sink.delivered as f64);
+    of("bbq_sink_filtered_messages", Kind::Counter, "Messages left out by the sink's rules.", |sink| {
+        sink.filtered as f64
+    });
+    of(
+        "bbq_sink_rules_failed",
+        Kind::Counter,
+        "Times that an expression failed for a message, which was kept; since the last reload.",
+        |sink| sink.rules_failed as f64,
+    );
     of("bbq_sink_queued_messages", Kind::Gauge, "Messages not delivered yet.", |sink| sink.queued as f64);
     of(
         "bbq_sink_lag_seconds",

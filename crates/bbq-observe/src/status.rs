@@ -397,6 +397,12 @@ pub struct SinkStatus {
     pub lag_seconds: f64,
     /// Messages that are never delivered.
     pub dropped: Dropped,
+    /// Messages that its rules leave out (`where`, `sample`), which are neither delivered nor dropped.
+    #[serde(default)]
+    pub filtered: u64,
+    /// Times that an expression of its rules failed for a message, which was kept; since the start or the last reload.
+    #[serde(default)]
+    pub rules_failed: u64,
     /// Of those that its destination refused: deleted from the dead letters, as `dead_letters_bytes` was reached, since the start or the
     /// last reload.
     #[serde(default)]
@@ -423,7 +429,7 @@ impl SinkStatus {
     }
 }
 
-/// The sums: received = delivered + queued + dropped.
+/// The sums: received = delivered + queued + dropped + filtered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LedgerStatus {
     /// By all listeners, ever.
@@ -437,6 +443,9 @@ pub struct LedgerStatus {
     pub queued: u64,
     /// By listeners, and by the sink that is furthest behind.
     pub dropped: Dropped,
+    /// Left out by rules, of the sink that is furthest behind.
+    #[serde(default)]
+    pub filtered: u64,
 }
 
 impl LedgerStatus {
@@ -449,8 +458,8 @@ impl LedgerStatus {
     /// Whether the sums agree.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        let parts = self.delivered.saturating_add(self.queued).saturating_add(total(&self.dropped));
-        self.received == parts
+        let parts = [self.delivered, self.queued, total(&self.dropped), self.filtered];
+        self.received == parts.into_iter().fold(0, u64::saturating_add)
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Bug {
     RefusalTakenForDelivery,
     /// Dead letters that are left for the next order begin again at the first one.
     ResendForgetsItsPlace,
+    /// A sink forgets at a start which rules it had for what it has not passed.
+    RulesForgotten,
     /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
 }
@@ -67,6 +69,7 @@ impl Bug {
             Bug::KnownCountsAsDurable | Bug::NoOwners | Bug::ForgetsByAge => Kind::Crowd,
             Bug::SkippedForgotten => Kind::Operator,
             Bug::RefusalTakenForDelivery | Bug::ResendForgetsItsPlace => Kind::Requests,
+            Bug::RulesForgotten => Kind::Rules,
             _ => Kind::Single,
         }
     }

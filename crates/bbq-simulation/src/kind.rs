@@ -20,6 +20,8 @@ pub enum Kind {
     /// One server with sinks that make requests, to receivers that may do anything. No seed is of this kind unless the caller asks for it,
     /// so that each seed stays the same.
     Requests,
+    /// One server with sinks that leave messages out, by other rules at each start. No seed is of this kind either unless the caller asks.
+    Rules,
 }
 
 impl Kind {

@@ -14,7 +14,7 @@ use crate::bug::Bug;
 use crate::client::ClientOptions;
 use crate::random::Random;
 use crate::receiver::{Receiver, ReceiverOptions};
-use crate::server::{Destination, Limits, ServerOptions, SinkOptions};
+use crate::server::{Destination, Limits, RULES, ServerOptions, SinkOptions};
 use crate::servers::Servers;
 use crate::tokens::CLIENTS_MAX;
 
@@ -85,6 +85,8 @@ pub(crate) struct Plan {
     pub(crate) sink_weight: u64,
     pub(crate) crowd: Option<CrowdPlan>,
     pub(crate) operator: Option<OperatorPlan>,
+    /// Sinks leave messages out, and their rules may change at each start.
+    pub(crate) has_rules: bool,
 }
 
 /// How often an operator does something, each in 65,536 steps.
@@ -192,7 +194,7 @@ pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     let keep = (is_rotated && random.one_in(3)).then(|| random.between(1, 5) as u32);
     let destination = Destination::File(Rotation { bytes, daily, keep });
     let clock_rate = [1, 30, 1000][random.index(3)];
-    SinkOptions { destination, clock_rate, limits: Limits::default(), name: 0 }
+    SinkOptions { destination, clock_rate, limits: Limits::default(), name: 0, rules: 0 }
 }
 
 /// Draws limits that a run reaches: in one, some hundred messages come, and a second passes.
@@ -285,6 +287,26 @@ impl Plan {
         plan
     }
 
+    /// A world where sinks leave messages out.
+    pub(crate) fn rules(random: &mut Random, bug: Option<Bug>) -> Plan {
+        let mut plan = Plan::new(random, bug);
+        // What is lost for good is looked at in the other worlds.
+        (plan.server.drops_oldest, plan.rots, plan.loses_cursors) = (false, false, false);
+        for sink in &mut plan.server.sinks {
+            sink.rules = random.index(RULES.len());
+        }
+        plan.operator = Some(OperatorPlan {
+            pause: some(random, 2, 1000),
+            skip_one: some(random, 2, 1000),
+            skip_before: some(random, 2, 500),
+            reopen: some(random, 2, 500),
+            resend: 0,
+            rename: some(random, 2, 800),
+        });
+        plan.has_rules = true;
+        plan
+    }
+
     pub(crate) fn new(random: &mut Random, bug: Option<Bug>) -> Plan {
         let clients = random.between(1, 5);
         Plan {
@@ -299,6 +321,7 @@ impl Plan {
             sink_weight: random.between(1, 6),
             crowd: None,
             operator: None,
+            has_rules: false,
         }
     }
 }

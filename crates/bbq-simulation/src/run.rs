@@ -64,7 +64,7 @@ impl Options {
 pub fn run_seed(seed: u64, options: Options, is_traced: bool) -> (Result<Summary, String>, Vec<String>) {
     let kind = options.kind.or_else(|| options.bug.map(Bug::kind));
     match kind.unwrap_or_else(|| Kind::of(seed)) {
-        kind @ (Kind::Single | Kind::Operator | Kind::Crowd | Kind::Requests) => {
+        kind @ (Kind::Single | Kind::Operator | Kind::Crowd | Kind::Requests | Kind::Rules) => {
             let mut world = World::new(seed, options.bug, kind, is_traced);
             (caught(|| world.run()), world.trace().last(usize::MAX))
         }

@@ -8,6 +8,7 @@ mod faults;
 mod operator;
 mod receivers;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,6 +81,8 @@ pub(crate) struct World {
     names: Vec<usize>,
     /// Whether dead letters may have been deleted to make room for others, by sink.
     may_lose_letters: Vec<bool>,
+    /// The rules that each sink has had.
+    rules: Vec<BTreeSet<usize>>,
 }
 
 impl World {
@@ -89,6 +92,7 @@ impl World {
             Kind::Crowd => Plan::crowd(&mut random, bug),
             Kind::Operator => Plan::operator(&mut random, bug),
             Kind::Requests => Plan::requests(&mut random, bug),
+            Kind::Rules => Plan::rules(&mut random, bug),
             _ => Plan::new(&mut random, bug),
         };
         let disk = SimDisk::new(random.fork());
@@ -119,6 +123,7 @@ impl World {
             crowd,
             repeats: vec![false; plan.server.sinks.len()],
             names: vec![0; plan.server.sinks.len()],
+            rules: vec![BTreeSet::new(); plan.server.sinks.len()],
             may_lose: plan.server.drops_oldest,
             may_lose_letters: plan
                 .server
@@ -292,6 +297,9 @@ impl World {
             self.disk.restart();
         }
         self.starts += 1;
+        for (known, sink) in self.rules.iter_mut().zip(&self.plan.server.sinks) {
+            known.insert(sink.rules);
+        }
         match Server::open(&self.disk, &self.plan.server, &self.time) {
             Ok(server) => {
                 note!(self.trace, "server starts: {}", server.describe());
@@ -425,6 +433,8 @@ impl World {
                 outputs: &outputs,
                 delivered,
                 dropped: &dropped,
+                filtered: sink.filtered(),
+                rules: &self.rules[index],
                 records,
                 dropped_before: 0,
                 may_repeat: self.repeats[index],

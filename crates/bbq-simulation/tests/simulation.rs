@@ -10,6 +10,8 @@ use clap::ValueEnum as _;
 const SEEDS: u64 = 2000;
 /// No seed of these is a world with sinks that make requests.
 const SEEDS_OF_REQUESTS: u64 = 1000;
+/// Nor one with sinks that leave messages out.
+const SEEDS_OF_RULES: u64 = 1000;
 /// Each planted bug is found within so many.
 const SEEDS_PER_BUG: u64 = 10_000;
 
@@ -44,6 +46,18 @@ fn every_promise_is_kept_whatever_a_receiver_of_requests_does() {
 }
 
 #[test]
+fn every_promise_is_kept_whichever_rules_a_sink_has_had() {
+    let options = Options { bug: None, kind: Some(Kind::Rules) };
+    let report = run_seeds(1, SEEDS_OF_RULES, options, threads(), 3);
+    for failure in &report.failures {
+        eprintln!("seed {}: {}", failure.seed, failure.what);
+        eprintln!("repeat with: cargo xtask simulate --world rules --seed {} --trace", failure.seed);
+    }
+    assert!(report.failures.is_empty(), "{} seeds failed", report.failures.len());
+    assert!(report.acknowledged > 50 * SEEDS_OF_RULES, "only {} were acknowledged", report.acknowledged);
+}
+
+#[test]
 fn every_planted_bug_is_found() {
     let found = |bug| run_seeds(1, SEEDS_PER_BUG, Options::with_bug(bug), threads(), 1).failures;
     let missed: Vec<&Bug> = Bug::value_variants().iter().filter(|bug| found(**bug).is_empty()).collect();
@@ -53,7 +67,7 @@ fn every_planted_bug_is_found() {
 #[test]
 fn a_seed_runs_the_same_every_time() {
     for seed in 1..=20 {
-        for kind in [None, Some(Kind::Requests)] {
+        for kind in [None, Some(Kind::Requests), Some(Kind::Rules)] {
             let options = Options { bug: None, kind };
             let (first, events) = run_seed(seed, options, true);
             let (second, again) = run_seed(seed, options, true);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bbq_rules::rule_options;
 use bbq_spec::{ConfigError, NAME_OPTION, Query, SpecOption, Values};
 use chrono::{DateTime, Utc};
 
@@ -51,9 +52,9 @@ static OPTIONS: [SpecOption; 4] = [
     },
 ];
 
-/// The options that every kind of sink has.
+/// The options that every kind of sink has; a sink that passes everything on refuses rules.
 pub fn common_options() -> impl Iterator<Item = &'static SpecOption> {
-    [&NAME_OPTION].into_iter().chain(&OPTIONS)
+    [&NAME_OPTION].into_iter().chain(&OPTIONS).chain(rule_options())
 }
 
 /// Where a sink begins.

@@ -5,6 +5,8 @@
 //! letters. It reads no clock: the caller passes the time, and waits as the result of the step says.
 //! Invariant: the cursor never covers more than the destination holds.
 
+mod skipping;
+
 use std::io;
 use std::time::Duration;
 
@@ -17,8 +19,7 @@ use super::held_back::{HeldBack, Keep};
 use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled};
 use super::ledger::{Account, SKIPPED, is_full};
-use super::orders::Skip;
-use super::skip::{self, Skipped};
+use super::lenses::Seen;
 use super::step::{Goal, SinkStep};
 
 /// The longest time from a write until the output and then the cursor are made durable. After a crash a sink writes this much
@@ -38,8 +39,10 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 /// The longest pause of a sink that gives up messages over its limits: until then they fill the spool.
 const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Most groups of a lane that are given up in a step: those of some seconds.
+/// Most groups of a lane that are given up or left out in a step: those of some seconds.
 const GIVEN_UP_MAX: usize = 4096;
+/// A step ends after so many bytes of groups that are left out: they are read, and the rules look at each message.
+const LEFT_OUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What is kept for a destination that may lose it takes at most this part of the spool, so that there is room for what comes.
 const KEPT_PART_OF_SPOOL: u64 = 4;
@@ -72,6 +75,8 @@ enum Read {
     Taken,
     /// A group was given up.
     GivenUp,
+    /// The rules leave out all of a group, of so many bytes.
+    LeftOut(usize),
 }
 
 /// See the module.
@@ -164,87 +169,6 @@ impl SinkDriver {
     /// Somebody may have moved the output away: the next step makes durable what it got, and goes on where its path leads then.
     pub fn reopen(&mut self) {
         self.reopens = true;
-    }
-
-    /// Passes messages without delivering them, into the dead letters, as long as `goes_on` says so. For a sink that holds. Returns how
-    /// many.
-    ///
-    /// # Errors
-    /// Why no more of them are passed, with how many were.
-    pub fn skip(&mut self, skip: Skip, now: Now, goes_on: &dyn Fn() -> bool) -> Result<u64, String> {
-        self.now = now;
-        // What the destination has taken is not to be skipped. From here on nothing is on its way, and the readers are where the cursor is.
-        if let Err(problem) = self.commit_taken() {
-            if let Problem::Failed(_) = problem {
-                self.parts.roll_back_ledger();
-                self.task = Task::RollBack;
-            }
-            return Err(io::Error::from(problem).to_string());
-        }
-        let (before, mut skipped) = (skip::skipped_of(&self.parts.committed), 0);
-        let tried = self.try_skip(skip, &mut skipped, goes_on).map_err(io::Error::from);
-        let messages = if let Task::Remember { .. } = self.task {
-            // The letters are durable, and only the cursor does not say so yet: the next steps write it. Then the readers go back to it.
-            self.rolls_back_after = true;
-            skipped
-        } else {
-            // What is not committed is not skipped.
-            self.task = Task::RollBack;
-            skip::skipped_of(&self.parts.committed).saturating_sub(before)
-        };
-        if messages > 0 {
-            info!(sink = self.parts.name, messages, "skipped by an operator");
-        }
-        match tried {
-            Ok(()) => Ok(messages),
-            Err(error) if messages == 0 => Err(error.to_string()),
-            Err(error) => Err(format!("skipped {messages}, and then: {error}")),
-        }
-    }
-
-    fn try_skip(&mut self, skip: Skip, skipped: &mut u64, goes_on: &dyn Fn() -> bool) -> Result<(), Problem> {
-        self.roll_back().map_err(Problem::Retry)?;
-        let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
-        let plan = skip::plan(&mut self.parts.spool.readers(&cursor), skip).map_err(Problem::Retry)?;
-        for (reader, until) in plan.until.into_iter().enumerate() {
-            while self.parts.readers[reader].place().position < until && *skipped < plan.most {
-                *skipped += self.skip_group(reader, plan.most - *skipped)?;
-                if self.parts.dead_letters.is_full() {
-                    self.commit()?;
-                }
-                if !goes_on() {
-                    break;
-                }
-            }
-        }
-        self.commit()?;
-        if goes_on() { Ok(()) } else { Err(Problem::Retry(io::Error::other("the server stops or reloads"))) }
-    }
-
-    /// Passes the next messages of a lane, at most to the end of its next group.
-    fn skip_group(&mut self, reader: usize, most: u64) -> Result<u64, Problem> {
-        match self.parts.readers[reader].next_group().map_err(Problem::Retry)? {
-            Next::CaughtUp => Ok(0),
-            Next::Lost(lost) => {
-                let place = self.parts.readers[reader].place();
-                self.in_flight.lose(reader, place, lost);
-                self.count_settled();
-                Ok(0)
-            }
-            Next::Group(group) => {
-                let begun = self.in_flight.submit(reader, &group);
-                let Skipped { records, is_whole, settled } = skip::skipped(&group, begun, most);
-                if is_whole {
-                    self.settled.push(settled);
-                    self.count_settled();
-                } else {
-                    self.parts.dead_letters.keep(self.in_flight.begin_with(reader, settled));
-                    self.parts.ledger.set_begun(self.in_flight.begun());
-                    self.is_dirty = true;
-                }
-                Ok(records)
-            }
-        }
     }
 
     /// Makes durable what the destination has taken, for one that may fail now. What is in doubt is rolled back first.
@@ -396,6 +320,9 @@ impl SinkDriver {
             return Ok(SinkStep::Drained);
         }
         self.parts.sink.idle();
+        if let Some(lenses) = &mut self.parts.lenses {
+            lenses.trim();
+        }
         if !self.is_dirty {
             // Nothing will be committed soon, which would have the same effect.
             if let Some(retention) = &self.parts.retention {
@@ -482,24 +409,25 @@ impl SinkDriver {
         self.parts.readers.iter().map(LaneReader::unread_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Submits one group of each lane whose turn it is, and gives up groups before it that are over the sink's limits. Returns whether there
-    /// was any.
+    /// Submits one group of each lane whose turn it is, and passes groups before it that are over the sink's limits or left out. Returns
+    /// whether there was any.
     fn read(&mut self) -> Result<bool, Problem> {
-        let mut progressed = false;
+        let (mut progressed, mut left_out) = (false, 0);
         for _ in 0..GIVEN_UP_MAX {
             let mut gave_up = false;
             for index in 0..self.parts.readers.len() {
                 if self.has_room(index) && self.order.is_due(&self.parts.readers, index) {
                     let read = self.read_lane(index)?;
                     progressed |= read != Read::Nothing;
-                    gave_up |= read == Read::GivenUp;
+                    gave_up |= matches!(read, Read::GivenUp | Read::LeftOut(_));
+                    left_out += if let Read::LeftOut(bytes) = read { bytes } else { 0 };
                     if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
                         self.settle()?;
                         self.commit()?;
                     }
                 }
             }
-            if !gave_up {
+            if !gave_up || left_out >= LEFT_OUT_BYTES_MAX {
                 break;
             }
         }
@@ -517,13 +445,7 @@ impl SinkDriver {
                     self.in_flight.give_up(index, &group, reason);
                     read = Read::GivenUp;
                 }
-                None => {
-                    let begun = self.in_flight.submit(index, &group);
-                    if self.parts.backlog.gives_up() {
-                        self.in_flight.set_received(index, group.received_ns());
-                    }
-                    self.room = self.parts.sink.submit(group, begun, self.now)?;
-                }
+                None => read = self.submit(index, group)?,
             },
             Ok(Next::Lost(lost)) => {
                 let records = self.in_flight.lose(index, reader.place(), lost);
@@ -545,6 +467,24 @@ impl SinkDriver {
             self.retry_pause = RETRY_PAUSE_MIN;
         }
         Ok(read)
+    }
+
+    /// Submits a group, unless the rules leave out all of it.
+    fn submit(&mut self, index: usize, group: Group) -> Result<Read, Problem> {
+        let Seen { group, filtered, is_empty } = Seen::through(self.parts.lenses.as_mut(), group);
+        if is_empty {
+            if self.in_flight.is_empty() {
+                self.parts.ledger.set_last_received_ns(group.received_ns().unwrap_or_default());
+            }
+            self.in_flight.leave_out(index, &group, filtered);
+            return Ok(Read::LeftOut(group.bytes()));
+        }
+        let begun = self.in_flight.submit(index, &group, filtered);
+        if self.parts.backlog.gives_up() {
+            self.in_flight.set_received(index, group.received_ns());
+        }
+        self.room = self.parts.sink.submit(group, begun, self.now)?;
+        Ok(Read::Taken)
     }
 
     /// Lets the sink go on with what was submitted. Returns whether anything was settled.
@@ -640,6 +580,9 @@ impl SinkDriver {
         kept.map_err(Problem::Retry)?;
         let committed = self.parts.sink.commit(self.now);
         self.parts.ledger.set_truncations(self.parts.sink.truncations());
+        if let Some(lenses) = &self.parts.lenses {
+            self.parts.ledger.set_rules_failed(lenses.failed());
+        }
         committed
     }
 
@@ -685,17 +628,17 @@ impl SinkDriver {
         // A cursor in another directory would be another server's.
         self.parts.spool.check_in_place().map_err(io::Error::other)?;
         let parts = &mut self.parts;
-        let Account { delivered, dropped, .. } = parts.ledger.account_of_groups();
+        let Account { delivered, dropped, filtered, .. } = parts.ledger.account_of_groups();
         let places = self.in_flight.places().to_vec();
         let cursor = if keep.time.is_zero() {
             // Places and state belong together.
             self.held_back.clear();
             let output = self.in_flight.state(&parts.sink.state());
-            Cursor { places, delivered, dropped, output }
+            Cursor { places, delivered, dropped, filtered, output }
         } else {
             let output = self.in_flight.state("");
             let now = self.now.monotonic;
-            self.held_back.push(now, Cursor { places, delivered, dropped, output });
+            self.held_back.push(now, Cursor { places, delivered, dropped, filtered, output });
             let due = self.held_back.take(now, keep).unwrap_or_else(|| parts.committed.clone());
             // The state is that of now, also if the places are older.
             let begun = due.output.len() - state_of_output(&due.output).len();

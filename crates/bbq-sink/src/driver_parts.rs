@@ -10,6 +10,7 @@ use super::dead_letters::DeadLetters;
 use super::in_flight::InFlight;
 use super::interface::Sink;
 use super::ledger::SinkLedger;
+use super::lenses::Lenses;
 
 /// What a driver is made of.
 pub(crate) struct DriverParts {
@@ -25,6 +26,8 @@ pub(crate) struct DriverParts {
     /// No further group is submitted while those that are not settled have so many bytes in the lanes.
     pub(crate) window_bytes: u64,
     pub(crate) backlog: Backlog,
+    /// `None` if the sink gets every message, as it is.
+    pub(crate) lenses: Option<Lenses>,
     /// The last commit; its places are those of the readers, in their order.
     pub(crate) committed: Cursor,
     pub(crate) readers: Vec<LaneReader>,

@@ -25,6 +25,10 @@ use super::rejected::DeadLetter;
 struct Submitted {
     until: LanePlace,
     records: u64,
+    /// How many of them the sink's rules leave out: the sink does not see them.
+    filtered: u64,
+    /// Bytes in the lane, of groups that were left out as a whole.
+    left_out_bytes: u64,
     /// When it was received, Unix nanoseconds, if anybody wants to know.
     received_ns: Option<u64>,
     /// The rejected records, by reason, among those that were begun before the group was submitted.
@@ -37,8 +41,15 @@ impl Submitted {
     fn is_given_up(&self, reason: &'static str) -> bool {
         let outcome = self.outcome.as_ref();
         outcome.is_some_and(|outcome| {
-            outcome.delivered == 0 && matches!(&outcome.dropped[..], [(of, _)] if of == reason)
+            let is_all = outcome.delivered == 0 && self.filtered == 0;
+            is_all && matches!(&outcome.dropped[..], [(of, _)] if of == reason)
         })
+    }
+
+    /// Whether these are groups that were left out, and nothing else.
+    fn is_left_out(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        outcome.is_some_and(|outcome| outcome.delivered == 0 && outcome.dropped.is_empty())
     }
 
     /// Adds a group that was given up for the same reason.
@@ -71,6 +82,8 @@ struct Begun {
 struct LaneInFlight {
     /// The settled records of the group behind the lane's place.
     begun: Begun,
+    /// Bytes of what was submitted that nobody keeps in memory.
+    left_out_bytes: u64,
     submitted: VecDeque<Submitted>,
 }
 
@@ -84,7 +97,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// Goes on from a cursor whose places are those of the readers, in their order.
     pub(crate) fn of(cursor: &Cursor) -> InFlight {
-        let lane = |begun| LaneInFlight { begun, submitted: VecDeque::new() };
+        let lane = |begun| LaneInFlight { begun, left_out_bytes: 0, submitted: VecDeque::new() };
         InFlight { places: cursor.places.clone(), lanes: begun_of(cursor).into_iter().map(lane).collect() }
     }
 
@@ -101,10 +114,12 @@ impl InFlight {
         self.lanes[reader].submitted.len() >= groups_max
     }
 
-    /// Bytes in the lanes of what is submitted and not settled.
+    /// Bytes in the lanes of what is submitted and not settled, without groups that were left out as a whole.
     pub(crate) fn bytes(&self) -> u64 {
         let of_lane = |(place, lane): (&LanePlace, &LaneInFlight)| {
-            lane.submitted.back().map_or(0, |last| last.until.position.saturating_sub(place.position))
+            let all =
+                lane.submitted.back().map_or(0, |last| last.until.position.saturating_sub(place.position));
+            all.saturating_sub(lane.left_out_bytes)
         };
         self.places.iter().zip(&self.lanes).map(of_lane).sum()
     }
@@ -128,9 +143,10 @@ impl InFlight {
         self.lanes.iter().filter_map(|lane| lane.submitted.front()?.received_ns).min()
     }
 
-    /// Notes that a group of the reader is submitted. Returns how many of its records are settled already.
-    pub(crate) fn submit(&mut self, reader: usize, group: &Group) -> u64 {
-        self.submit_records(reader, group.until(), group.records())
+    /// Notes that a group of the reader is submitted, without the records that are `filtered`. Returns how many of its records are settled
+    /// already.
+    pub(crate) fn submit(&mut self, reader: usize, group: &Group, filtered: u64) -> u64 {
+        self.submit_records(reader, group.until(), group.records(), filtered)
     }
 
     /// Notes when the group was received that the reader has submitted last.
@@ -140,16 +156,49 @@ impl InFlight {
         }
     }
 
-    fn submit_records(&mut self, reader: usize, until: LanePlace, records: u64) -> u64 {
+    fn submit_records(&mut self, reader: usize, until: LanePlace, records: u64, filtered: u64) -> u64 {
         let Begun { records: begun, rejected: rejected_before } = self.begun_before(reader, until);
-        let submitted = Submitted { until, records, received_ns: None, rejected_before, outcome: None };
+        let submitted = Submitted {
+            until,
+            records,
+            filtered,
+            left_out_bytes: 0,
+            received_ns: None,
+            rejected_before,
+            outcome: None,
+        };
         self.lanes[reader].submitted.push_back(submitted);
         begun
     }
 
     /// Notes that records of the reader's lane will not come. Returns how many the output never got: it may have some already.
     pub(crate) fn lose(&mut self, reader: usize, until: LanePlace, lost: Lost) -> u64 {
-        self.pass(reader, until, lost.records, reason_name(lost.reason))
+        self.pass(reader, until, (lost.records, 0), reason_name(lost.reason))
+    }
+
+    /// Notes that the rules leave out these records of a group of the reader, and that nothing else of it can be read. Groups that follow
+    /// each other count as one.
+    pub(crate) fn leave_out(&mut self, reader: usize, group: &Group, filtered: u64) {
+        self.leave_out_records(reader, group.until(), (group.records(), filtered));
+        let (lane, bytes) = (&mut self.lanes[reader], group.bytes() as u64);
+        if let Some(last) = lane.submitted.back_mut() {
+            last.left_out_bytes += bytes;
+            lane.left_out_bytes += bytes;
+        }
+    }
+
+    fn leave_out_records(&mut self, reader: usize, until: LanePlace, (records, filtered): (u64, u64)) {
+        let last = self.lanes[reader].submitted.back_mut();
+        match last.filter(|last| last.is_left_out() && records == filtered) {
+            Some(last) => {
+                last.until = until;
+                last.records = last.records.saturating_add(records);
+                last.filtered = last.filtered.saturating_add(filtered);
+            }
+            None => {
+                self.pass(reader, until, (records, filtered), DAMAGED);
+            }
+        }
     }
 
     /// Notes that a group of the reader is given up. Groups that follow each other count as one: many may be given up behind one that is on
@@ -162,21 +211,39 @@ impl InFlight {
         match self.lanes[reader].submitted.back_mut().filter(|last| last.is_given_up(reason)) {
             Some(last) => last.extend(until, records),
             None => {
-                self.pass(reader, until, records, reason);
+                self.pass(reader, until, (records, 0), reason);
             }
         }
     }
 
-    fn pass(&mut self, reader: usize, until: LanePlace, records: u64, reason: &'static str) -> u64 {
+    /// Notes that nothing of these records will be settled by the sink: so many are left out, the others dropped.
+    fn pass(
+        &mut self,
+        reader: usize,
+        until: LanePlace,
+        (records, filtered): (u64, u64),
+        reason: &'static str,
+    ) -> u64 {
         let begun = self.begun_before(reader, until);
-        let known = begun.records.min(records);
-        let missing = records - known;
+        let filtered = filtered.min(records);
+        let known = begun.records.min(records - filtered);
+        let missing = records - filtered - known;
         let delivered = known.saturating_sub(sum(&begun.rejected));
         let mut dropped = begun.rejected;
-        dropped.push((reason.into(), missing));
+        if missing > 0 || filtered == 0 {
+            dropped.push((reason.into(), missing));
+        }
         let outcome = Some(Outcome { delivered, dropped, letters: Vec::new() });
         let rejected_before = Vec::new();
-        let submitted = Submitted { until, records, received_ns: None, rejected_before, outcome };
+        let submitted = Submitted {
+            until,
+            records,
+            filtered,
+            left_out_bytes: 0,
+            received_ns: None,
+            rejected_before,
+            outcome,
+        };
         self.lanes[reader].submitted.push_back(submitted);
         missing
     }
@@ -199,7 +266,8 @@ impl InFlight {
         let from = submitted.partition_point(|submitted| submitted.until.position < until.position);
         if let Some(submitted) = submitted.range_mut(from..).find(of_group) {
             let rejected = shared(rejected);
-            let damaged = submitted.records.saturating_sub(delivered).saturating_sub(sum(&rejected));
+            let shown = submitted.records.saturating_sub(submitted.filtered);
+            let damaged = shown.saturating_sub(delivered).saturating_sub(sum(&rejected));
             let mut dropped = std::mem::take(&mut submitted.rejected_before);
             let delivered = delivered.saturating_sub(sum(&dropped));
             dropped.extend(rejected);
@@ -216,8 +284,9 @@ impl InFlight {
         for (place, lane) in self.places.iter_mut().zip(&mut self.lanes) {
             while let Some(Submitted { outcome: outcome @ Some(_), .. }) = lane.submitted.front_mut()
                 && let Some(Outcome { delivered, dropped, letters }) = outcome.take()
-                && let Some(Submitted { until, .. }) = lane.submitted.pop_front()
+                && let Some(Submitted { until, filtered, left_out_bytes, .. }) = lane.submitted.pop_front()
             {
+                lane.left_out_bytes -= left_out_bytes;
                 if until.position != place.position {
                     lane.begun = Begun::default();
                 }
@@ -225,6 +294,7 @@ impl InFlight {
                 let totals = totals.get_or_insert_default();
                 totals.delivered = totals.delivered.saturating_add(delivered);
                 totals.dropped.extend(dropped);
+                totals.filtered = totals.filtered.saturating_add(filtered);
                 totals.letters.extend(letters);
             }
         }
@@ -240,7 +310,7 @@ impl InFlight {
 
     /// Notes that the first records of the reader's first group are settled. Returns the letters to keep.
     pub(crate) fn begin_with(&mut self, reader: usize, part: Settled) -> Vec<DeadLetter> {
-        let LaneInFlight { begun, submitted } = &mut self.lanes[reader];
+        let LaneInFlight { begun, submitted, .. } = &mut self.lanes[reader];
         if let Some(first) = submitted.front().filter(|first| first.until == part.until) {
             let now = shared(part.rejected);
             begun.records = part.delivered.saturating_add(sum(&now));
@@ -364,7 +434,7 @@ mod tests {
         let mut in_flight = InFlight::of(&cursor);
         let untils = [place(4, 10, 5), place(4, 20, 9), place(4, 30, 12)];
         for (until, records) in untils.into_iter().zip([5, 4, 3]) {
-            in_flight.submit_records(1, until, records);
+            in_flight.submit_records(1, until, records, 0);
         }
         in_flight.settle(settled(untils[1], 4));
         in_flight.settle(Settled { rejected: vec![("too-large", 1)], ..settled(untils[2], 1) });
@@ -387,7 +457,7 @@ mod tests {
         let mut in_flight = InFlight::of(&cursor);
         // The beginning of the first is in the output.
         in_flight.give_up_records(0, place(0, 10, 5), 5, "over_limit");
-        assert_eq!(in_flight.submit_records(0, place(0, 20, 10), 5), 0);
+        assert_eq!(in_flight.submit_records(0, place(0, 20, 10), 5, 0), 0);
         for group in 2..1000 {
             in_flight.give_up_records(0, place(0, 10 + 10 * group, 5 + 5 * group), 5, "over_limit");
         }
@@ -400,6 +470,31 @@ mod tests {
         let expected = [("over_limit", 998 * 5), ("over_age", 5)];
         assert_eq!((totals.delivered, totals.dropped), (5, dropped(&expected)));
         assert!(in_flight.is_empty() && in_flight.places()[0].record == 5005);
+    }
+
+    #[test]
+    fn what_is_left_out_is_neither_delivered_nor_dropped() {
+        let cursor = Cursor {
+            places: vec![place(0, 0, 0)],
+            output: "begun 0:2:refused=1; x".to_owned(),
+            ..Cursor::default()
+        };
+        let mut in_flight = InFlight::of(&cursor);
+        // Ten records, six of which are shown, two of these settled before.
+        assert_eq!(in_flight.submit_records(0, place(0, 10, 10), 10, 4), 2);
+        for group in 1..1000 {
+            in_flight.leave_out_records(0, place(0, 10 + group, 10 + 5 * group), (5, 5));
+        }
+        assert!(in_flight.is_full(0, 2) && !in_flight.is_full(0, 3), "they are one");
+        // Three of eight are damaged, so that nothing else can be read.
+        in_flight.leave_out_records(0, place(0, 2000, 5013), (8, 5));
+        in_flight.leave_out_records(0, place(0, 2001, 5014), (1, 1));
+        in_flight.settle(Settled { rejected: vec![("refused", 2)], ..settled(place(0, 10, 10), 3) });
+        let totals = in_flight.advance().expect("there is no gap");
+        let expected = [("refused", 1), ("refused", 2), (DAMAGED, 1), (DAMAGED, 3)];
+        assert_eq!((totals.delivered, totals.dropped), (2, dropped(&expected)));
+        assert_eq!(totals.filtered, 4 + 999 * 5 + 5 + 1);
+        assert!(in_flight.is_empty() && in_flight.places()[0].record == 5014);
     }
 
     #[test]
@@ -423,8 +518,8 @@ mod tests {
         let first = place(4, 10, 100);
         let cursor = Cursor { places: vec![place(0, 0, 0), place(4, 0, 0)], ..Cursor::default() };
         let mut in_flight = InFlight::of(&cursor);
-        assert_eq!(in_flight.submit_records(1, first, 100), 0);
-        in_flight.submit_records(1, place(4, 20, 110), 10);
+        assert_eq!(in_flight.submit_records(1, first, 100, 0), 0);
+        in_flight.submit_records(1, place(4, 20, 110), 10, 0);
         assert_eq!((in_flight.first(0), in_flight.first(1)), (None, Some(first)));
         for (delivered, refused) in [(10, 1), (20, 3)] {
             in_flight
@@ -436,7 +531,7 @@ mod tests {
         assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
 
         let mut in_flight = InFlight::of(&Cursor { output: in_flight.state("x"), ..cursor.clone() });
-        assert_eq!(in_flight.submit_records(1, first, 100), 23);
+        assert_eq!(in_flight.submit_records(1, first, 100, 0), 23);
         assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
         // Of what came since, 2 were refused for that reason and 1 for another.
         let rejected = vec![("refused", 2), ("too-large", 1)];

@@ -52,6 +52,8 @@ pub struct SettledTotals {
     pub delivered: u64,
     /// By reason.
     pub dropped: Vec<(Reason, u64)>,
+    /// Messages that the sink's rules leave out.
+    pub filtered: u64,
     /// The rejected records, to be kept.
     pub letters: Vec<DeadLetter>,
 }
@@ -65,6 +67,8 @@ pub struct SinkLedger {
     letters_deleted: Counter,
     /// See [`Sink::truncations`](super::interface::Sink::truncations).
     truncations: AtomicU64,
+    /// How often an expression of the sink's rules has failed for a message.
+    rules_failed: AtomicU64,
     /// What keeps the sink from delivering, if anything does.
     problem: Mutex<Option<Hindrance>>,
     /// What was found in the output that the spool does not have, if anything.
@@ -79,13 +83,15 @@ struct Hindrance {
     is_disk_full: bool,
 }
 
-/// How far a sink is at one moment. Every record before its places is delivered or dropped.
+/// How far a sink is at one moment. Every record before its places is delivered, dropped or filtered.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     /// Messages that the destination has.
     pub delivered: u64,
     /// By reason.
     pub dropped: BTreeMap<String, u64>,
+    /// Messages that the sink's rules have left out.
+    pub filtered: u64,
     /// How far it has read each lane.
     places: Vec<LanePlace>,
     /// Records behind the places that are delivered or dropped already. They are part of the counts above only in what
@@ -104,11 +110,11 @@ pub struct BegunGroup {
 
 impl Account {
     fn of(cursor: &Cursor, begun: Vec<BegunGroup>) -> Account {
-        let Cursor { delivered, dropped, places, .. } = cursor.clone();
-        Account { delivered, dropped, places, begun }
+        let Cursor { delivered, dropped, filtered, places, .. } = cursor.clone();
+        Account { delivered, dropped, filtered, places, begun }
     }
 
-    /// Records that are delivered or dropped.
+    /// Records that are delivered, dropped or filtered.
     pub fn passed(&self) -> u64 {
         let begun = self.begun.iter().map(|begun| begun.records);
         sum(self.places.iter().map(|place| place.record).chain(begun))
@@ -183,6 +189,15 @@ impl SinkLedger {
         self.truncations.store(times, Ordering::Relaxed);
     }
 
+    pub(crate) fn set_rules_failed(&self, times: u64) {
+        self.rules_failed.store(times, Ordering::Relaxed);
+    }
+
+    /// How often an expression of the sink's rules has failed for a message, which was kept; since the start or the last reload.
+    pub fn rules_failed(&self) -> u64 {
+        self.rules_failed.load(Ordering::Relaxed)
+    }
+
     /// See [`Sink::truncations`](crate::Sink::truncations).
     pub fn truncations(&self) -> u64 {
         self.truncations.load(Ordering::Relaxed)
@@ -198,6 +213,7 @@ impl SinkLedger {
     pub fn advance(&self, places: &[LanePlace], totals: &SettledTotals, begun: Vec<BegunGroup>) {
         let mut account = self.locked();
         account.count(totals.delivered, &totals.dropped);
+        account.filtered = account.filtered.saturating_add(totals.filtered);
         account.begun = begun;
         account.places.clear();
         account.places.extend_from_slice(places);
@@ -263,7 +279,7 @@ mod tests {
         let ledger = SinkLedger::of(&cursor, Vec::new());
         ledger.advance(
             &cursor.places,
-            &SettledTotals { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
+            &SettledTotals { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], ..SettledTotals::default() },
             Vec::new(),
         );
         let account = ledger.account();
@@ -294,7 +310,7 @@ mod tests {
         assert_eq!((groups.delivered, groups.dropped.len()), (100, 0));
         let behind = LanePlace { position: 20, record: 150, ..place };
         let totals =
-            SettledTotals { delivered: 25, dropped: vec![(REFUSED.into(), 25)], letters: Vec::new() };
+            SettledTotals { delivered: 25, dropped: vec![(REFUSED.into(), 25)], ..SettledTotals::default() };
         ledger.advance(&[behind], &totals, Vec::new());
         let whole = ledger.account();
         assert_eq!((whole.delivered, whole.dropped["refused"], whole.passed()), (125, 25, 150));

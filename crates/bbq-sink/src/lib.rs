@@ -31,6 +31,7 @@ mod kind;
 mod kinds;
 mod last_group;
 mod ledger;
+mod lenses;
 mod link_sink;
 mod losses;
 mod null;

@@ -19,6 +19,7 @@ use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Now, OpenError, Sink};
 use super::kind::Surplus;
 use super::ledger::SinkLedger;
+use super::lenses::Lenses;
 use super::resend::Resender;
 use super::spec::SinkSpec;
 
@@ -44,6 +45,7 @@ pub struct SinkOpening {
     /// The cursor of the last run, or a new one. It is fixed at the start: messages that are deleted before the output opens
     /// belong to this sink, and are counted when its reader reaches their place.
     cursor: Cursor,
+    lenses: Option<Lenses>,
     /// The spool had no cursor of this sink.
     is_new: bool,
 }
@@ -61,7 +63,7 @@ impl SinkOpening {
     /// Reads the cursor. Files that the sink writes are reached through `storage`.
     ///
     /// # Errors
-    /// Those of the cursor's file.
+    /// Those of the cursor's file, and of the file with the sink's rules.
     pub fn new(
         index: usize,
         spec: &SinkSpec,
@@ -85,6 +87,7 @@ impl SinkOpening {
         }
         let stored = store.load()?;
         let is_new = stored.is_none();
+        let lenses = Lenses::open(&store, spool, stored.as_ref(), spec.rules.as_ref())?;
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
         // A sink that is not opened for a while says the same as before.
         let ledger = Arc::new(SinkLedger::of(&cursor, InFlight::of(&cursor).begun()));
@@ -100,6 +103,7 @@ impl SinkOpening {
             storage,
             store,
             cursor,
+            lenses,
             is_new,
         })
     }
@@ -130,7 +134,8 @@ impl SinkOpening {
     /// Keeps lines of the output that are about to be cut off, and that the spool cannot write again.
     fn keep_surplus(&self, path: &Path, state: &str) -> io::Result<()> {
         let mut again = |format, bytes, emit: &mut dyn FnMut(&[u8])| {
-            each_text(self.spool.readers(&self.cursor), format, bytes, emit)
+            let lenses = self.lenses.as_ref().map(Lenses::another);
+            each_text((self.spool.readers(&self.cursor), lenses), format, bytes, emit)
         };
         let kept = self.spec.target.keep_surplus(&*self.storage, state, &mut again)?;
         let Some(Surplus { lines, kept_in }) = kept else { return Ok(()) };
@@ -160,7 +165,17 @@ impl SinkOpening {
 
     pub(crate) fn begin(self, sink: Box<dyn Sink>, now: Now) -> SinkDriver {
         let SinkOpening {
-            index, spec, spool, ledger, retention, replica, window_bytes, store, cursor, ..
+            index,
+            spec,
+            spool,
+            ledger,
+            retention,
+            replica,
+            window_bytes,
+            store,
+            cursor,
+            lenses,
+            ..
         } = self;
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
@@ -178,6 +193,7 @@ impl SinkOpening {
             replica,
             window_bytes,
             backlog,
+            lenses,
             committed,
             readers,
             spool,

@@ -248,6 +248,8 @@ impl Resender {
             replica: None,
             window_bytes,
             backlog: Backlog::default(),
+            // The rules had their turn before these were refused.
+            lenses: None,
             committed,
             readers,
             spool: Arc::clone(&spool),

@@ -8,6 +8,7 @@ use bbq_spool::{Cursor, Group, GroupCursor, LaneReader, Next, Scratch};
 use super::in_flight::InFlight;
 use super::interface::Settled;
 use super::ledger::{SKIPPED, SinkLedger};
+use super::lenses::{Lenses, Seen};
 use super::orders::Skip;
 use super::rejected::{Collector, Rejected};
 
@@ -37,8 +38,12 @@ pub(crate) struct Skipped {
     pub settled: Settled,
 }
 
-/// Looks for what is to be passed. The readers are not those that deliver.
-pub(crate) fn plan(readers: &mut [LaneReader], skip: Skip) -> io::Result<Plan> {
+/// Looks for what is to be passed. The readers are not those that deliver. What the sink's rules leave out is no message to skip.
+pub(crate) fn plan(
+    readers: &mut [LaneReader],
+    mut lenses: Option<&mut Lenses>,
+    skip: Skip,
+) -> io::Result<Plan> {
     match skip {
         Skip::Before(time) => {
             let until =
@@ -49,7 +54,7 @@ pub(crate) fn plan(readers: &mut [LaneReader], skip: Skip) -> io::Result<Plan> {
             let mut until: Vec<u64> = readers.iter().map(|reader| reader.place().position).collect();
             let mut oldest: Option<(u64, usize, u64)> = None;
             for (index, reader) in readers.iter_mut().enumerate() {
-                if let Some(received_ns) = first_received(reader)?
+                if let Some(received_ns) = first_received(reader, lenses.as_deref_mut())?
                     && oldest.is_none_or(|(known, ..)| received_ns < known)
                 {
                     oldest = Some((received_ns, index, reader.place().position));
@@ -77,14 +82,19 @@ fn end_before(reader: &mut LaneReader, time: u64) -> io::Result<u64> {
     }
 }
 
-/// Reads the first group, and says when it was received; `None` if there is none.
-fn first_received(reader: &mut LaneReader) -> io::Result<Option<u64>> {
+/// Reads the first group that is not left out, and says when it was received; `None` if there is none.
+fn first_received(reader: &mut LaneReader, mut lenses: Option<&mut Lenses>) -> io::Result<Option<u64>> {
     loop {
         match reader.next_group()? {
             Next::CaughtUp => return Ok(None),
             Next::Lost(_) => {}
-            // One whose time cannot be read is damaged: it comes first.
-            Next::Group(group) => return Ok(Some(group.received_ns().unwrap_or(0))),
+            Next::Group(group) => {
+                let Seen { group, is_empty, .. } = Seen::through(lenses.as_deref_mut(), group);
+                if !is_empty {
+                    // One whose time cannot be read is damaged: it comes first.
+                    return Ok(Some(group.received_ns().unwrap_or(0)));
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_rules::{Place, Rules, rule_options};
 use bbq_spec::own_files::absolute;
 use bbq_spec::{ConfigError, Query, Secret, SpecText};
 
@@ -27,12 +28,17 @@ pub struct SinkSpec {
     pub(crate) target: Arc<dyn Target>,
     pub(crate) dead_letters_bytes: u64,
     pub(crate) backlog: Backlog,
+    /// What the sink leaves out and changes, if anything.
+    pub(crate) rules: Option<Rules>,
 }
 
 impl PartialEq for SinkSpec {
     fn eq(&self, other: &SinkSpec) -> bool {
         // The text is not enough: a value from a table may have an ampersand, which looks like another option in the text.
-        self.text == other.text && self.name == other.name && self.secrets == other.secrets
+        self.text == other.text
+            && self.name == other.name
+            && self.secrets == other.secrets
+            && self.rules == other.rules
     }
 }
 
@@ -63,7 +69,15 @@ impl SinkSpec {
         }
         let name = query.take_name(spec)?;
         let backlog = Backlog::take(&mut query)?;
+        let rules = Rules::take(&mut query, Place::Sink)?;
         let target = (kind.parse)(argument, &mut query)?;
+        if target.is_next_server() && rules.is_some() {
+            let options = rule_options().map(|option| option.key).collect::<Vec<_>>().join(", ");
+            return Err(ConfigError::new(format!(
+                "{text:?}: a sink {word}: passes every message on as it came, as the next server expects the numbers of a stream without \
+                 gaps; write {options} at the listeners or readers of this server, or at the sinks of the next one"
+            )));
+        }
         if target.holds_back() && backlog.gives_up() {
             return Err(ConfigError::new(format!(
                 "{text:?}: a sink that keeps messages which its server may lose cannot give them up; set keep_seconds=0, or leave out \
@@ -75,7 +89,7 @@ impl SinkSpec {
             query.take_number(DEAD_LETTERS_OPTION.key)?.unwrap_or(dead_letters::BYTES_DEFAULT);
         let secrets = query.finish()?;
         let (text, head) = (text.clone(), head.clone());
-        Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes, backlog })
+        Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes, backlog, rules })
     }
 
     /// Whether the sink passes all messages on to another bbq server, so that they are on both.
@@ -134,6 +148,12 @@ impl SinkSpec {
         SinkSpec { backlog: Backlog::of_limits(bytes_max, age_max, drops_oldest), ..self }
     }
 
+    /// The same sink with rules of its own, for a sink that was not read from text.
+    #[must_use]
+    pub fn with_rules(self, rules: Option<Rules>) -> SinkSpec {
+        SinkSpec { rules, ..self }
+    }
+
     /// The same sink with so much disk space for its dead letters.
     #[must_use]
     pub fn with_dead_letters_bytes(self, dead_letters_bytes: u64) -> SinkSpec {
@@ -145,7 +165,8 @@ impl SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);
         let dead_letters_bytes = dead_letters::BYTES_DEFAULT;
         let backlog = Backlog::default();
-        SinkSpec { text, name, head, kind, secrets: Vec::new(), target, dead_letters_bytes, backlog }
+        let secrets = Vec::new();
+        SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes, backlog, rules: None }
     }
 }
 

@@ -87,7 +87,8 @@ impl Cursor {
         let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
         self.places.iter().all(|place| place.position <= RECOVERED_MAX)
             && sum(&mut self.places.iter().map(|place| place.record)) <= RECOVERED_MAX
-            && sum(&mut self.dropped.values().copied().chain([self.delivered, self.filtered])) <= RECOVERED_MAX
+            && sum(&mut self.dropped.values().copied().chain([self.delivered, self.filtered]))
+                <= RECOVERED_MAX
     }
 
     fn decode(text: &str) -> Option<Cursor> {

@@ -174,7 +174,11 @@ mod tests {
     }
 
     /// Shows a batch of the numbers from 0 on, numbered from 1 on, behind 100 other records of the group.
-    fn shown(records: u64, is_hidden: impl Fn(u64) -> bool, redact: Option<Arc<dyn Redact>>) -> Vec<(u64, String)> {
+    fn shown(
+        records: u64,
+        is_hidden: impl Fn(u64) -> bool,
+        redact: Option<Arc<dyn Redact>>,
+    ) -> Vec<(u64, String)> {
         let mut builder = BatchBuilder::new();
         let mut hidden = Hidden::default();
         (0..100).for_each(|_| hidden.push(true));
@@ -190,7 +194,8 @@ mod tests {
             compression: Compression::None,
         };
         let mut scratch = Vec::new();
-        let batch = Batch::verify(builder.finish(&identity).unwrap(), BatchLimits::FORMAT, &mut scratch).unwrap();
+        let batch =
+            Batch::verify(builder.finish(&identity).unwrap(), BatchLimits::FORMAT, &mut scratch).unwrap();
         let (mut found, mut count) = (Vec::new(), 0);
         let lens = Lens::new(hidden, redact);
         let Ok(all) = lens.show(100, batch, (&mut Vec::new(), &mut Vec::new()), &mut |part: Batch<'_>| {

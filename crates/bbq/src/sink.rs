@@ -10,7 +10,7 @@ use crate::arguments::{AdminArguments, SinkArguments, SinkCommand, SinkName};
 use crate::outcome::{Outcome, misuse};
 use crate::question::{ask, ask_to_change, status_in};
 use crate::safe_text::safe;
-use crate::status_table::dropped;
+use crate::status_table::{dropped, filtered};
 use crate::token;
 
 /// What to do if the server is older than orders.
@@ -43,7 +43,8 @@ fn write_list(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         let lag = if sink.queued == 0 { String::new() } else { format!(", lag {:.1} s", sink.lag_seconds) };
         let (delivered, dropped) = (sink.delivered, dropped(&sink.dropped));
         writeln!(out, "    {}", state(sink))?;
-        writeln!(out, "    delivered {delivered}, queued {}{lag}, dropped {dropped}", sink.queued)?;
+        let filtered = filtered(sink.filtered);
+        writeln!(out, "    delivered {delivered}, queued {}{lag}, dropped {dropped}{filtered}", sink.queued)?;
     }
     Ok(())
 }

@@ -41,11 +41,12 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
     writeln!(out)?;
     writeln!(
         out,
-        "received {} = delivered {} + queued {} + dropped {}{which}",
+        "received {} = delivered {} + queued {} + dropped {}{}{which}",
         ledger.received,
         ledger.delivered,
         ledger.queued,
-        dropped(&ledger.dropped)
+        dropped(&ledger.dropped),
+        if ledger.filtered == 0 { String::new() } else { format!(" + filtered {}", ledger.filtered) }
     )?;
     writeln!(out)?;
     for listener in &status.listeners {
@@ -183,12 +184,17 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "sink       {}", sink.name)?;
     writeln!(
         out,
-        "           delivered {}, queued {}, lag {:.1} s, dropped {}",
+        "           delivered {}, queued {}, lag {:.1} s, dropped {}{}",
         sink.delivered,
         sink.queued,
         sink.lag_seconds,
-        dropped(&sink.dropped)
+        dropped(&sink.dropped),
+        filtered(sink.filtered)
     )?;
+    if sink.rules_failed > 0 {
+        let times = sink.rules_failed;
+        writeln!(out, "           an expression of its rules failed for {times} messages, which were kept")?;
+    }
     if sink.paused {
         writeln!(out, "           paused: bbq sink resume resumes delivery")?;
     }
@@ -196,6 +202,11 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "           problem: {}", safe(problem, false))?;
     }
     Ok(())
+}
+
+/// `, filtered 7`; nothing where no rules leave messages out.
+pub(crate) fn filtered(records: u64) -> String {
+    if records == 0 { String::new() } else { format!(", filtered {records}") }
 }
 
 /// `7 (full 5, oversize 2)`

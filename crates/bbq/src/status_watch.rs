@@ -141,8 +141,14 @@ mod tests {
         let at = Instant::now();
         let last = Counts { at, received: 1000, delivered: 900, dropped: 0 };
         let dropped = [("full".to_owned(), 40)].into();
-        let ledger =
-            LedgerStatus { received: 1500, delivered: 900, delivered_by_any: 900, queued: 560, dropped };
+        let ledger = LedgerStatus {
+            received: 1500,
+            delivered: 900,
+            delivered_by_any: 900,
+            queued: 560,
+            dropped,
+            filtered: 0,
+        };
         let problems = ["the disk is full".to_owned(), "a".to_owned(), "b".to_owned()].into();
         let status = Status { ledger, problems, ..Status::default() };
         let now = Counts::of(&status, at + Duration::from_secs(2));

@@ -1,10 +1,10 @@
-// The ledger in one line: received = delivered + queued + dropped, and whether it balances.
+// The ledger in one line: received = delivered + queued + dropped, + filtered if rules leave messages out, and whether it balances.
 
 import { byId, element, setAttribute, setText } from "./element.js";
 import { count, data, exact, setData } from "./number.js";
 import { sum } from "./rates.js";
 
-const TERMS = [["received", ""], ["delivered", "="], ["queued", "+"], ["dropped", "+"]];
+const TERMS = [["received", ""], ["delivered", "="], ["queued", "+"], ["dropped", "+"], ["filtered", "+"]];
 
 export class Ledger {
   constructor() {
@@ -23,14 +23,16 @@ export class Ledger {
   }
 
   update(status, rates) {
-    const { received, delivered, delivered_by_any, queued, dropped } = status.ledger;
+    const { received, delivered, delivered_by_any, queued, dropped, filtered } = status.ledger;
     const lost = sum(dropped);
-    [received, delivered, queued, lost].forEach((value, place) => setData(this.terms[place].value, value, count(value)));
+    // Most servers have no rules.
+    this.terms[4].line.hidden = filtered === 0;
+    [received, delivered, queued, lost, filtered].forEach((value, place) => setData(this.terms[place].value, value, count(value)));
     setData(this.any, delivered_by_any, count(delivered_by_any));
     this.also.hidden = status.sinks.length < 2;
     setText(this.terms[1].label, status.sinks.length > 1 ? "delivered by all sinks" : "delivered");
-    const off = received - delivered - queued - lost;
-    const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered);
+    const off = received - delivered - queued - lost - filtered;
+    const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered + status.ledger.filtered);
     const balance = byId("balance");
     if (off === 0) {
       setText(balance, "\u2713 balances");

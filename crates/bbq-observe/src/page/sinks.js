@@ -21,6 +21,7 @@ export class Sinks {
       { label: "Queued", field: "queued", meaning: "messages in the spool that it has not delivered yet", cell: ({ sink }) => ({ text: count(sink.queued), value: sink.queued }) },
       { label: "Lag", meaning: "how long ago the last delivered message was received", cell: ({ sink }) => ({ text: sink.queued ? duration(Math.round(sink.lag_seconds * 1000)) : "0", value: sink.lag_seconds }) },
       { label: "Dropped", field: "dropped", meaning: "messages that it never delivers, by reason", cell: ({ sink }) => dropped(sink.dropped) },
+      { label: "Filtered", field: "filtered", meaning: "messages that its rules leave out (where, sample)", cell: ({ sink }) => ({ text: count(sink.filtered), value: sink.filtered }) },
       { label: "Orders", meaning: "pause, resume, resend dead letters, skip a message", isText: true, cell: ({ sink }) => ({ text: "Orders", label: "Orders of sink " + sink.name }), press: ({ sink }) => orders.open(sink) },
     ]);
   }

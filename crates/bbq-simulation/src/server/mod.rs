@@ -38,7 +38,9 @@ use crate::tokens;
 use crate::trace::Trace;
 pub(crate) use open_request::Answer;
 use open_request::OpenRequest;
-pub(crate) use options::{Destination, Limits, NAME_ENDS, ServerOptions, SinkOptions, name_of};
+pub(crate) use options::{
+    Destination, Limits, NAME_ENDS, RULES, ServerOptions, SinkOptions, leaves_out, name_of,
+};
 use planted::{Newest, Told};
 use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_rules::Rules;
 use bbq_sink_file::Rotation;
 
 use crate::bug::Bug;
 use crate::receiver::Receiver;
+use crate::record::Record;
 use crate::servers::Servers;
 
 /// The configuration of a server; it may change from one start to the next.
@@ -38,6 +40,30 @@ pub(crate) struct SinkOptions {
     pub(crate) limits: Limits,
     /// Which of its names is configured.
     pub(crate) name: usize,
+    /// Which of the [`RULES`] it has.
+    pub(crate) rules: usize,
+}
+
+/// Rules of sinks: which last digits of their numbers the records have that are left out.
+pub(crate) const RULES: [&str; 4] = ["", "147", "248", "0123456789"];
+
+/// Whether rules leave a record out.
+pub(crate) fn leaves_out(rules: usize, record: &Record) -> bool {
+    RULES[rules].contains(&(record.number % 10).to_string())
+}
+
+/// The same for a sink.
+///
+/// # Errors
+/// They are no rules.
+pub(super) fn rules_of(rules: usize) -> Result<Option<Rules>, String> {
+    match RULES[rules] {
+        "" => Ok(None),
+        digits => {
+            let text = format!("{{\"where\":\"!message.matches('^[0-9]+ [0-9]*[{digits}] ')\"}}");
+            Rules::parse_text(&text).map(Some)
+        }
+    }
 }
 
 /// How the names end that an operator gives a sink.

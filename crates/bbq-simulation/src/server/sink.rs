@@ -14,7 +14,7 @@ use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 use bbq_stored::Retention;
 
-use super::options::{Destination, Limits, ServerOptions, SinkOptions, name_of};
+use super::options::{Destination, Limits, ServerOptions, SinkOptions, name_of, rules_of};
 use super::port::Port;
 use super::resends::Resends;
 use crate::bug::Bug;
@@ -88,6 +88,14 @@ fn forget_surplus(disk: &SimDisk) {
     }
 }
 
+/// Removes the rules that sinks have had.
+fn forget_rules(disk: &SimDisk) {
+    let names = disk.names(Path::new("/data/cursors")).into_iter();
+    for path in names.filter(|path| path.extension().is_some_and(|extension| extension == "rules")) {
+        disk.take_away(&path);
+    }
+}
+
 impl Drop for Sink {
     fn drop(&mut self) {
         self.receiver.iter().for_each(|receiver| receiver.lose_sink());
@@ -107,7 +115,7 @@ impl Sink {
         let name = format!("sink-{index}");
         let configured = name_of(index, options.sinks[index].name);
         let path = Path::new(OUTPUTS).join(&name);
-        let SinkOptions { destination, clock_rate, limits, .. } = options.sinks[index];
+        let SinkOptions { destination, clock_rate, limits, rules, .. } = options.sinks[index];
         let receiver = options.receivers.get(&index).cloned();
         let (spec, port) = match destination {
             Destination::File(rotation) => (simulated_file(&configured, &path, rotation), None),
@@ -123,12 +131,15 @@ impl Sink {
             }
         };
         let Limits { bytes_max, age_max, drops_oldest, letters_bytes } = limits;
-        let spec = spec.with_limits(bytes_max, age_max, drops_oldest);
+        let spec = spec.with_limits(bytes_max, age_max, drops_oldest).with_rules(rules_of(rules)?);
         let spec = letters_bytes.into_iter().fold(spec, SinkSpec::with_dead_letters_bytes);
         let storage: Arc<dyn Storage> = match options.bug {
             Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
             _ => Arc::new(disk.clone()),
         };
+        if options.bug == Some(Bug::RulesForgotten) {
+            forget_rules(disk);
+        }
         let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
         let opening = opening.map_err(|error| format!("{name}: {error}"))?;
         let resender = opening.resender();
@@ -290,6 +301,14 @@ impl Sink {
         match &self.stage {
             Stage::Working(driver) => (driver.committed().delivered, driver.committed().dropped.clone()),
             _ => (0, BTreeMap::new()),
+        }
+    }
+
+    /// What its rules have left out, at its last commit.
+    pub(crate) fn filtered(&self) -> u64 {
+        match &self.stage {
+            Stage::Working(driver) => driver.committed().filtered,
+            _ => 0,
         }
     }
 

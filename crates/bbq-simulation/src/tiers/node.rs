@@ -291,6 +291,8 @@ impl Node {
                 outputs: &outputs,
                 delivered,
                 dropped: &dropped,
+                filtered: 0,
+                rules: &BTreeSet::new(),
                 records,
                 dropped_before,
                 may_repeat: self.is_set_back,

@@ -88,7 +88,7 @@ fn node(random: &mut Random, next: Option<Servers>, salt: u64, bug: Option<Bug>)
         return NodePlan { options, late_sinks: Vec::new(), lanes_change };
     };
     let (destination, limits) = (Destination::Servers(servers), Limits::default());
-    let link = SinkOptions { destination, clock_rate: 1, limits, name: 0 };
+    let link = SinkOptions { destination, clock_rate: 1, limits, name: 0, rules: 0 };
     let has_file = random.one_in(3);
     options.sinks.truncate(usize::from(has_file));
     let is_late = random.one_in(3);

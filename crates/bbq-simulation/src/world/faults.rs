@@ -8,7 +8,7 @@ use crate::bug::Bug;
 use crate::disk::{Cut, SimDisk};
 use crate::note;
 use crate::plan::{self, LANES_MAX};
-use crate::server::SinkOptions;
+use crate::server::{RULES, SinkOptions};
 use crate::stale;
 
 /// A full disk of a client has room for less than this.
@@ -286,6 +286,13 @@ impl World {
                 let limits = plan::limits(&mut self.random);
                 self.plan.server.sinks[sink].limits = limits;
                 self.may_lose_letters[sink] |= limits.letters_bytes.is_some();
+            }
+        }
+        if self.plan.has_rules {
+            for sink in &mut self.plan.server.sinks {
+                if self.random.one_in(2) {
+                    sink.rules = self.random.index(RULES.len());
+                }
             }
         }
         for (sink, name) in self.plan.server.sinks.iter_mut().zip(&self.names) {

@@ -61,7 +61,9 @@ mod tests {
     fn records(batch: &Batch<'_>) -> Vec<(u64, String, Peer)> {
         let peers = batch.peers().flat_map(|(records, peer)| vec![peer; records as usize]);
         let numbered = (batch.header.first_sequence..).zip(batch.records()).zip(peers);
-        numbered.map(|((number, record), peer)| (number, String::from_utf8_lossy(record).into(), peer)).collect()
+        numbered
+            .map(|((number, record), peer)| (number, String::from_utf8_lossy(record).into(), peer))
+            .collect()
     }
 
     /// Otherwise a sink that leaves messages out would give the others wrong numbers or senders.

@@ -52,6 +52,7 @@ const SINKS: &[Column] = &[
     number("LAG"),
     number("DELIVERED"),
     text("DROPPED"),
+    number("FILTERED"),
     text("PROBLEM"),
 ];
 /// The state of a sink that an operator has paused.
@@ -181,6 +182,7 @@ pub(super) fn sinks(pair: Pair<'_>) -> Pane {
             Cell::number(Some(lag_ms), lag),
             of_count(Some(sink.delivered)),
             of_dropped(&sink.dropped),
+            of_count(Some(sink.filtered)),
             Cell::text(sink.problem().unwrap_or_default()),
         ];
         Row { cells, level: sink.problem().map(|_| Level::Problem) }

@@ -166,7 +166,7 @@ fn sums(model: &Model, columns: usize, look: &Look) -> Vec<Line<'static>> {
         Balance::OffBy(off) => (format!("  OFF BY {off}"), look.level(Some(Level::Problem))),
     };
     let equation = |shown: fn(u64) -> String| {
-        let signs = ["", " = ", " + ", " + "];
+        let signs = ["", " = ", " + ", " + ", " + "];
         let terms = model.terms.iter().zip(signs);
         terms
             .map(|(Term { name, value }, sign)| format!("{sign}{name} {}", shown(*value)))

@@ -89,6 +89,7 @@ impl Told {
             ("received_messages_total", "received"),
             ("delivered_messages_total", "delivered"),
             ("delivered_by_any_messages_total", "delivered_by_any"),
+            ("filtered_messages_total", "filtered"),
             ("queued_messages", "queued"),
         ];
         self.fields(&fields, "", ledger);
@@ -155,6 +156,8 @@ impl Told {
         let labels = format!("sink=\"{}\"", name(sink));
         let fields = [
             ("sink_delivered_messages_total", "delivered"),
+            ("sink_filtered_messages_total", "filtered"),
+            ("sink_rules_failed_total", "rules_failed"),
             ("sink_queued_messages", "queued"),
             ("sink_lag_seconds", "lag_seconds"),
             ("sink_dead_letters_deleted_messages_total", "letters_deleted"),

@@ -75,6 +75,9 @@ mod receivers;
 mod replicated;
 mod restored;
 mod rotation_killed;
+mod rules;
+#[cfg(feature = "nats")]
+mod rules_killed;
 #[cfg(feature = "s3")]
 mod s3;
 #[cfg(feature = "s3")]
