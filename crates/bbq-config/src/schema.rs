@@ -3,8 +3,8 @@
 //! The server refuses everything that the schema refuses. It also refuses mistakes that a schema cannot express, such as two
 //! listeners at one address.
 
-use bbq_intake::{LISTEN_OPTIONS, PROTOCOLS, without_effect};
-use bbq_read::READ_OPTIONS;
+use bbq_intake::{PROTOCOLS, listen_options, without_effect};
+use bbq_read::read_options;
 use bbq_sink::{Kind as SinkKind, Kinds, common_options};
 use bbq_spec::{AUTO, NAME_OPTION, SpecOption, Values};
 use serde_json::{Map, Value, json};
@@ -69,7 +69,7 @@ fn of_values(kinds: &Kinds, key: &str, values: &Values) -> Value {
             let specs = match key {
                 "listen" => listeners(kinds),
                 "read" => {
-                    of_spec(kinds, "^(file:.|containers:)", [&NAME_OPTION].into_iter().chain(&READ_OPTIONS))
+                    of_spec(kinds, "^(file:.|containers:)", [&NAME_OPTION].into_iter().chain(read_options()))
                         .to_vec()
                 }
                 _ => sinks(kinds),
@@ -106,7 +106,7 @@ fn listeners(kinds: &Kinds) -> Vec<Value> {
                 without_effect(protocol, is_datagram).all(|(without, _)| without != option.key)
             };
             let pattern = format!("^{protocol}\\+({transports})://.");
-            let options = LISTEN_OPTIONS.iter().filter(has_effect);
+            let options = listen_options().filter(has_effect);
             specs.extend(of_spec(kinds, &pattern, [&NAME_OPTION].into_iter().chain(options)));
         }
     }

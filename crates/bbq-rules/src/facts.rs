@@ -21,8 +21,8 @@ use crate::sample::Fraction;
 /// Longer records of OpenTelemetry and longer texts are not decoded: a decoded one takes up to 36 times its size in memory.
 pub(crate) const DECODED_BYTES_MAX: usize = 256 * 1024;
 
-/// Short names for fields of readers.
-const FIELD_ALIASES: [(&str, &str); 5] = [
+/// Short names for fields of readers, each with its whole name.
+pub const FIELD_ALIASES: [(&str, &str); 5] = [
     ("file", "log.file.path"),
     ("pod", "k8s.pod.name"),
     ("namespace", "k8s.namespace.name"),
@@ -106,7 +106,9 @@ impl Scope {
             return Err(format!("{word:?} is not a name{}; names: {}", hint(word, &known), known.join(", ")));
         };
         if name == Name::Parsed && !self.has_parsed {
-            return Err("nothing is parsed; write parse = \"json\", \"logfmt\" or \"/PATTERN/\" beside it".to_owned());
+            return Err(
+                "nothing is parsed; write parse = \"json\", \"logfmt\" or \"/PATTERN/\" beside it".to_owned()
+            );
         }
         if self.place == Some(Place::Listener) && matches!(name, Name::Fields | Name::Output) {
             return Err(format!("only messages of readers have {word}; use it at a reader or a sink"));
@@ -272,9 +274,9 @@ impl<'m> Facts<'m> {
 
     #[inline]
     fn priority(&self) -> Option<(u8, u8)> {
-        *self.priority.get_or_init(|| {
-            self.is_syslog().then(|| syslog::priority_of(self.message.record)).flatten()
-        })
+        *self
+            .priority
+            .get_or_init(|| self.is_syslog().then(|| syslog::priority_of(self.message.record)).flatten())
     }
 
     fn syslog(&self) -> Option<&SyslogFields> {
@@ -288,7 +290,8 @@ impl<'m> Facts<'m> {
     fn otlp(&self) -> Option<&OtlpFields> {
         let record = self.message.record;
         let is_decoded = self.message.source == SourceKind::Otlp && record.len() <= DECODED_BYTES_MAX;
-        let fields = self.otlp.get_or_init(|| is_decoded.then(|| OtlpFields::of(record)).flatten().map(Box::new));
+        let fields =
+            self.otlp.get_or_init(|| is_decoded.then(|| OtlpFields::of(record)).flatten().map(Box::new));
         fields.as_deref()
     }
 

@@ -20,6 +20,7 @@ mod redact;
 mod rules;
 mod sample;
 
+pub use facts::FIELD_ALIASES;
 pub use message::{Attributes, FieldSet, Message, Scratch};
 pub use options::{Place, rule_options};
 pub use rules::Rules;

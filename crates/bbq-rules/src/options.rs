@@ -59,4 +59,3 @@ static OPTIONS: [SpecOption; 4] = [
 pub fn rule_options() -> impl Iterator<Item = &'static SpecOption> {
     OPTIONS.iter()
 }
-

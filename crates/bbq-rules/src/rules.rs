@@ -62,7 +62,14 @@ impl Rules {
     /// # Errors
     /// An option is wrong. For an expression the error says where.
     pub fn take(query: &mut Query<'_>, place: Place) -> Result<Option<Rules>, ConfigError> {
-        let parse = query.take(PARSE, |text| Parse::of(text).map(|parse| (parse, text.to_owned())))?;
+        let has_use = place == Place::Sink || query.is_written(WHERE);
+        let parse = query.take(PARSE, |text| match Parse::of(text)? {
+            _ if !has_use => {
+                Err("it has no use here without where; write an expression that names what it finds"
+                    .to_owned())
+            }
+            parse => Ok((parse, text.to_owned())),
+        })?;
         let scope = Scope {
             place: Some(place),
             has_parsed: parse.as_ref().is_some_and(|(parse, _)| parse.has_fields()),

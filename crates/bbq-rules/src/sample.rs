@@ -37,7 +37,8 @@ impl Fraction {
     /// # Errors
     /// What is allowed.
     pub(crate) fn parse(text: &str) -> Result<Fraction, String> {
-        let wrong = || format!("{text:?} is not a share; write a fraction above 0 and up to 1, for example 0.1");
+        let wrong =
+            || format!("{text:?} is not a share; write a fraction above 0 and up to 1, for example 0.1");
         Fraction::of(text.parse().map_err(|_| wrong())?).ok_or_else(wrong)
     }
 

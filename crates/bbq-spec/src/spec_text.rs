@@ -194,7 +194,9 @@ fn rewrite(key: &str, table: &DeTable<'_>) -> Result<String, ConfigError> {
         ))),
     };
     let (pattern, with) = (text("pattern")?, text("with")?);
-    if let Some((other, _)) = table.iter().find(|(name, _)| !["pattern", "with"].contains(&name.get_ref().as_ref())) {
+    if let Some((other, _)) =
+        table.iter().find(|(name, _)| !["pattern", "with"].contains(&name.get_ref().as_ref()))
+    {
         return Err(ConfigError::new(format!(
             "{key} has a table with {:?}; allowed: pattern, with",
             other.get_ref()
@@ -220,6 +222,46 @@ mod tests {
             ("file:a@b", "file:a@b"),
         ] {
             assert_eq!(without_user(url), shown);
+        }
+    }
+
+    fn options(text: &str) -> Vec<(String, String)> {
+        SpecText::of_text(text).unwrap().options
+    }
+
+    #[test]
+    fn two_ampersands_are_a_part_of_a_value() {
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        assert_eq!(options("a?b=1&c=2&"), pairs(&[("b", "1"), ("c", "2")]));
+        assert_eq!(options("a?where=x && y&&z&c=2"), pairs(&[("where", "x && y&&z"), ("c", "2")]));
+        assert_eq!(options("a?&b=1&&"), pairs(&[("b", "1&&")]));
+    }
+
+    fn of_toml(text: &str) -> Result<SpecText, String> {
+        let table = DeTable::parse(text).map_err(|error| error.to_string())?;
+        SpecText::of_table(table.get_ref()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_table_may_have_a_fraction_and_a_list_of_replacements() {
+        let spec = of_toml(
+            "spec = \"a\"\nsample = 0.25\nredact = [\"s|x|y|\", { pattern = \"a/b\", with = \"c/$1\" }]",
+        );
+        let mut options = spec.unwrap().options;
+        options.sort();
+        assert_eq!(options[0], ("redact".to_owned(), r"s|x|y|; s/a\/b/c\/$1/".to_owned()));
+        assert_eq!(options[1], ("sample".to_owned(), "0.25".to_owned()));
+        for (wrong, says) in [
+            ("redact = [1]", "redact has an element of type integer; write"),
+            ("redact = [{ pattern = \"a\" }]", "redact has a table without with"),
+            ("redact = [{ pattern = \"a\", with = \"b\", to = \"c\" }]", "redact has a table with \"to\""),
+            ("other = [\"a\"]", "other is of type array"),
+            ("other = 0.5", "other is of type float"),
+        ] {
+            let error = of_toml(&format!("spec = \"a\"\n{wrong}")).unwrap_err();
+            assert!(error.contains(says), "{wrong}: {error}");
         }
     }
 }

@@ -91,7 +91,9 @@ impl fmt::Display for Values {
             Values::Size(range) => write_range(f, range, |bytes| with_unit(*bytes)),
             Values::Text { form, .. } => f.write_str(form),
             Values::Fraction => f.write_str("a fraction above 0 and up to 1"),
-            Values::Rewrites => f.write_str("s/PATTERN/WITH/, or a list of such texts and of { pattern, with }"),
+            Values::Rewrites => {
+                f.write_str("s/PATTERN/WITH/, or a list of such texts and of { pattern, with }")
+            }
             Values::Specs(range) => {
                 write!(f, "a list of {} to {} SPECs or tables", range.start(), range.end())
             }

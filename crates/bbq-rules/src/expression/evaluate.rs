@@ -57,7 +57,11 @@ impl Rare {
             }
             Rare::Negative(node) => negative(&node.value(facts)?),
             Rare::If([condition, then, otherwise]) => {
-                if truth(condition, facts)? { then.value(facts) } else { otherwise.value(facts) }
+                if truth(condition, facts)? {
+                    then.value(facts)
+                } else {
+                    otherwise.value(facts)
+                }
             }
             Rare::Size(node) => size(&node.value(facts)?),
             Rare::Convert(conversion, node) => convert(*conversion, node.value(facts)?),
@@ -130,14 +134,16 @@ fn table_of<'a>(node: &'a Node, facts: &'a Facts<'a>) -> Result<Table<'a>, Failu
     }
 }
 
-/// As CEL's `in`: an element that fails does not matter if another one is equal.
+/// As in CEL, a list with an element that fails fails, also if another element is equal.
 fn is_in<'a>(value: &Value<'a>, elements: &'a [Node], facts: &'a Facts<'a>) -> Evaluated<'a> {
+    let mut is_in = false;
     for element in elements {
-        if element.value(facts)?.equals(value) {
-            return Ok(Value::Bool(true));
+        // A constant does not fail.
+        if !is_in || !matches!(element, Node::Constant(_)) {
+            is_in |= element.value(facts)?.equals(value);
         }
     }
-    Ok(Value::Bool(false))
+    Ok(Value::Bool(is_in))
 }
 
 fn is_in_value<'a>(value: &Value<'a>, place: &Value<'a>) -> Evaluated<'a> {
@@ -231,17 +237,13 @@ fn convert(conversion: Conversion, value: Value<'_>) -> Evaluated<'_> {
         (Conversion::Double, Value::Int(int)) => Ok(Value::Double(int as f64)),
         (Conversion::Double, Value::Uint(uint)) => Ok(Value::Double(uint as f64)),
         (Conversion::Double, Value::Double(double)) => Ok(Value::Double(double)),
-        (Conversion::Double, Value::Text(text)) => {
-            number(&text).map(Value::Double).ok_or(Failure::NoNumber)
-        }
+        (Conversion::Double, Value::Text(text)) => number(&text).map(Value::Double).ok_or(Failure::NoNumber),
         (Conversion::Text, Value::Int(int)) => Ok(written(&int)),
         (Conversion::Text, Value::Uint(uint)) => Ok(written(&uint)),
         (Conversion::Text, Value::Double(double)) => Ok(written(&double)),
         (Conversion::Text, Value::Bool(truth)) => Ok(Value::text(if truth { "true" } else { "false" })),
         (Conversion::Text, Value::Text(text)) => Ok(Value::Text(text)),
-        (Conversion::LowerAscii, Value::Text(text)) => {
-            Ok(Value::Text(Cow::Owned(text.to_ascii_lowercase())))
-        }
+        (Conversion::LowerAscii, Value::Text(text)) => Ok(Value::Text(Cow::Owned(text.to_ascii_lowercase()))),
         (Conversion::Double, other) => Err(Failure::Type("double", other.kind())),
         (Conversion::Text, other) => Err(Failure::Type("string", other.kind())),
         (Conversion::LowerAscii, other) => Err(Failure::Type("lowerAscii", other.kind())),

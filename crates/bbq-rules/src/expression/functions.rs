@@ -114,7 +114,8 @@ fn with_one(word: &str, argument: Read, at: usize) -> Result<(Node, Kind), Mista
         }
         _ => {}
     }
-    if matches!(argument.kind, Kind::Table | Kind::Null) || (argument.kind == Kind::Bool && word != "string") {
+    if matches!(argument.kind, Kind::Table | Kind::Null) || (argument.kind == Kind::Bool && word != "string")
+    {
         argument.must_be(Kind::Number, word)?;
     }
     let (conversion, kind) = match word {

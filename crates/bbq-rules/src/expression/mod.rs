@@ -65,10 +65,7 @@ impl Expression {
     /// What is wrong, and where.
     pub(crate) fn of(text: &str, scope: &Scope) -> Result<Expression, String> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(format!(
-                "the expression has {} bytes; allowed: 1 to {TEXT_BYTES_MAX}",
-                text.len()
-            ));
+            return Err(format!("the expression has {} bytes; allowed: 1 to {TEXT_BYTES_MAX}", text.len()));
         }
         let root = parse::root(text, scope).map_err(|mistake| mistake.shown(text))?;
         Ok(Expression { text: text.to_owned(), root })

@@ -315,7 +315,10 @@ impl Parser<'_> {
             if self.take_sign(".") {
                 let at = self.at();
                 let Token::Name(word) = self.take() else {
-                    return Err(Mistake { at, problem: "the name of a field is missing behind the point".to_owned() });
+                    return Err(Mistake {
+                        at,
+                        problem: "the name of a field is missing behind the point".to_owned(),
+                    });
                 };
                 left = if self.take_sign("(") {
                     let arguments = self.arguments(Some(left))?;
@@ -375,15 +378,12 @@ impl Parser<'_> {
                 self.expect(")")?;
                 Ok(inner)
             }
-            Token::Sign("[") => Err(Mistake {
-                at,
-                problem: "a list can only stand behind \"in\"".to_owned(),
-            }),
+            Token::Sign("[") => {
+                Err(Mistake { at, problem: "a list can only stand behind \"in\"".to_owned() })
+            }
             Token::Sign("{") => Err(Mistake { at, problem: "literals of maps are not supported".to_owned() }),
             Token::Name(word) => self.named(&word, at),
-            Token::Sign(_) | Token::End => {
-                Err(Mistake { at, problem: "a value is missing here".to_owned() })
-            }
+            Token::Sign(_) | Token::End => Err(Mistake { at, problem: "a value is missing here".to_owned() }),
         }
     }
 

@@ -59,8 +59,7 @@ fn names_of_syslog() {
 #[test]
 fn names_of_a_reader() {
     let fields = [("k8s.pod.name", "web-0".to_owned()), ("log.file.path", "/var/log/a".to_owned())];
-    let attributes =
-        Attributes { fields: FieldSet::Pairs(&fields), output: bbq_wire::batch::Output::Stderr };
+    let attributes = Attributes { fields: FieldSet::Pairs(&fields), output: bbq_wire::batch::Output::Stderr };
     let message = Message { attributes, ..message(SourceKind::Lines, b"a line") };
     for truth in [
         "fields.pod == 'web-0' && fields.k8s.pod.name == 'web-0' && fields['k8s.pod.name'] == 'web-0'",
@@ -164,7 +163,10 @@ fn a_mistake_says_where_it_is_and_what_to_write() {
     for (text, says) in [
         ("", "column 1: the expression is empty"),
         ("severity <=", "column 12: a value is missing"),
-        ("sverity <= 4", "column 1: \"sverity\" is not a name (did you mean \"severity\"?); names: message, "),
+        (
+            "sverity <= 4",
+            "column 1: \"sverity\" is not a name (did you mean \"severity\"?); names: message, ",
+        ),
         ("severity <= \"4\"", "column 10: an integer does not compare with a text"),
         ("severity = 4", "column 10: \"=\" is no operator; write =="),
         ("severity == 4 & true", "column 15: \"&\" is no operator; write &&"),
@@ -225,7 +227,9 @@ fn literals_are_those_of_cel() {
     ] {
         assert_eq!(decides(truth, &message, None), Ok(true), "{truth}");
     }
-    for fails in ["9223372036854775807 + bytes > 0", "1 / 0 == bytes", "int('x') == bytes", "int(1e30) == bytes"] {
+    for fails in
+        ["9223372036854775807 + bytes > 0", "1 / 0 == bytes", "int('x') == bytes", "int(1e30) == bytes"]
+    {
         assert!(decides(fails, &message, None).is_err(), "{fails}");
     }
 }

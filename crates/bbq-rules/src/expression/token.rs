@@ -75,8 +75,7 @@ impl<'a> Cutter<'a> {
             return self.number();
         }
         if first.is_ascii_alphabetic() || first == '_' {
-            let end =
-                rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             self.at += end;
             return Ok(Token::Name(rest[..end].to_owned()));
         }
@@ -163,8 +162,9 @@ impl<'a> Cutter<'a> {
             if c == '\\' && !is_raw {
                 inner.escape().ok_or_else(|| Mistake {
                     at: self.text.len() - inner.rest.len() - 1,
-                    problem: "this is not an escape of CEL; write \\\\ for a backslash, or r in front of the text"
-                        .to_owned(),
+                    problem:
+                        "this is not an escape of CEL; write \\\\ for a backslash, or r in front of the text"
+                            .to_owned(),
                 })?;
             } else {
                 inner.text.push(c);

@@ -67,8 +67,7 @@ impl<'a> Value<'a> {
             (Value::Null, Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::List(a), Value::List(b)) => {
-                a.len() == b.len()
-                    && a.iter().zip(*b).all(|(a, b)| Value::json(a).equals(&Value::json(b)))
+                a.len() == b.len() && a.iter().zip(*b).all(|(a, b)| Value::json(a).equals(&Value::json(b)))
             }
             _ => numbers(self, other) == Some(Ordering::Equal),
         }

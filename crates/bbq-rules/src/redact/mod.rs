@@ -89,7 +89,10 @@ mod tests {
     #[test]
     fn matches_are_replaced_and_the_rest_stays() {
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(replaced("s/password=\\S+/password=***/", "a password=x b password=y"), text("a password=*** b password=***"));
+        assert_eq!(
+            replaced("s/password=\\S+/password=***/", "a password=x b password=y"),
+            text("a password=*** b password=***")
+        );
         assert_eq!(replaced("s/secret/x/", "nothing here"), None);
         assert_eq!(replaced("s|(\\w+)@\\w+|$1@…|", "me@home, you@work"), text("me@…, you@…"));
         assert_eq!(replaced("s/(?<user>\\w+)@\\w+/${user}@/", "me@home"), text("me@"));

@@ -34,12 +34,7 @@ pub(super) fn apply(
 }
 
 /// Whether any text would be replaced. Most records have none, and are looked at without a copy.
-fn matches(
-    redaction: &Redaction,
-    schema: &Schema,
-    message: &[u8],
-    depth: u32,
-) -> Result<bool, Malformed> {
+fn matches(redaction: &Redaction, schema: &Schema, message: &[u8], depth: u32) -> Result<bool, Malformed> {
     if depth > NESTING_MAX {
         return Err(Malformed::TooDeep);
     }

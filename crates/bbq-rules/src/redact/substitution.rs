@@ -12,10 +12,10 @@ use super::Growth;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// How many there may be: each costs time for every message.
 const SUBSTITUTIONS_MAX: usize = 64;
-/// Memory of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Memory of a compiled pattern: 16 MiB for all, whatever the number of threads.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// Memory of what was learnt of it, which makes it fast, for each thread.
-const PATTERN_CACHE_BYTES_MAX: usize = 1 << 20;
+const PATTERN_CACHE_BYTES_MAX: usize = 512 * 1024;
 
 /// A pattern, and what takes the place of its matches.
 #[derive(Clone, Debug)]
@@ -38,7 +38,10 @@ impl Substitution {
             .build()
             .map_err(|error| format!("{pattern:?} is not a pattern: {error}"))?;
         if pattern.is_match(b"") {
-            return Err(format!("{:?} matches an empty text, so it would match everywhere", pattern.as_str()));
+            return Err(format!(
+                "{:?} matches an empty text, so it would match everywhere",
+                pattern.as_str()
+            ));
         }
         let has_groups = check_groups(with, &pattern)?;
         let with = if has_groups { with.to_owned() } else { with.replace("$$", "$") };
