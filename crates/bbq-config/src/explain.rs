@@ -1,7 +1,7 @@
 //! What there is to know of a key: from the lists of keys and options, and from the configuration that is in effect.
 
-use bbq_intake::{LISTEN_OPTIONS, is_kept};
-use bbq_read::READ_OPTIONS;
+use bbq_intake::{is_kept, listen_options};
+use bbq_read::read_options;
 use bbq_sink::{Kind as SinkKind, Kinds, common_options};
 use bbq_spec::{ConfigError, NAME_OPTION, SpecOption, Values, nearest};
 
@@ -35,8 +35,8 @@ impl Subject {
     #[must_use]
     pub fn all(kinds: &Kinds) -> Vec<Subject> {
         let keys = FILE_KEYS.iter().map(Subject::Key);
-        let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(Subject::Listen);
-        let read = [&NAME_OPTION].into_iter().chain(&READ_OPTIONS).map(Subject::Read);
+        let listen = [&NAME_OPTION].into_iter().chain(listen_options()).map(Subject::Listen);
+        let read = [&NAME_OPTION].into_iter().chain(read_options()).map(Subject::Read);
         // An option that several kinds have is one.
         let mut sinks: Vec<(&SpecOption, Vec<&SinkKind>)> =
             common_options().map(|option| (option, kinds.present.to_vec())).collect();
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(names("spool").len(), 3);
         assert_eq!(names("on_full"), ["listen.on_full", "sink.on_full"]);
         assert_eq!(names("distribution"), ["distribution", "listen.distribution"]);
-        assert_eq!(names("listen").len(), 2 + LISTEN_OPTIONS.len());
+        assert_eq!(names("listen").len(), 2 + listen_options().count());
         assert!(names("otlp+http").contains(&"sink.compress".to_owned()));
         assert_eq!(names("otlp+http"), names("sink.otlp+http"));
         let all = Subject::all(&KINDS);

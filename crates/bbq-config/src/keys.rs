@@ -1,7 +1,7 @@
 //! The keys of the configuration file, each defined once. The parser of the file, the options of `bbq serve`, the tables of
 //! docs/CONFIGURATION.md, the JSON Schema and the default file are made from this list.
 //!
-//! Not here: the options of listeners (`LISTEN_OPTIONS`), of readers (`READ_OPTIONS`) and of sinks (each kind of sink has its own).
+//! Not here: the options of listeners (`listen_options`), of readers (`read_options`) and of sinks (each kind of sink has its own).
 
 use bbq_intake::{DISTRIBUTIONS, READERS_MAX};
 use bbq_spec::{SpecOption, Values};

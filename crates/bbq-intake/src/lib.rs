@@ -20,7 +20,7 @@ pub use access::{
     AddressLimit, AddressRate, Denied, Floods, Growth, PeerLog, ServedTokens, TokenFile, bearer, is_own_name,
 };
 pub use listen::{
-    DISTRIBUTION, DISTRIBUTIONS, LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, UnixFile,
+    DISTRIBUTION, DISTRIBUTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, UnixFile, listen_options,
 };
 pub use listen::{is_kept, kept_options, parsed_distribution, without_effect};
 pub use worker::{

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bbq_intake::WorkerView;
 use bbq_listen::Address;
 use bbq_read::{Loss, LossReason};
+use bbq_rules::Rules;
 use bbq_sink::{Account, reason_name};
 use bbq_spec::{unix_ns, unix_seconds};
 use bbq_spool::{LaneCondition, LanePlace};
@@ -97,6 +98,7 @@ impl Parts {
                 handshakes: tls.counts.finished.count(),
                 failed: tls.counts.failed.count(),
             }),
+            filter_failed: listener.spec().filter.as_ref().map_or(0, Rules::failed),
             ledger: self.ledger.listener(index).status(),
         }
     }
@@ -118,6 +120,8 @@ impl Parts {
             behind_seconds: if waiting_since == 0 { 0 } else { unix_seconds().saturating_sub(waiting_since) },
             received: ledger.received,
             dropped: ledger.dropped,
+            filtered: ledger.filtered,
+            filter_failed: spec.filter.as_ref().map_or(0, Rules::failed),
             lost: lost.collect(),
             rotations: of(&view.rotations),
             truncations: of(&view.truncations),
@@ -157,7 +161,7 @@ impl Parts {
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
             dropped: owed.dropped,
             filtered,
-            rules_failed: ledger.rules_failed(),
+            filter_failed: ledger.filter_failed(),
             letters_deleted: ledger.letters_deleted(),
             truncations: ledger.truncations(),
             paused: self.sink_phases.is_sink_paused(index),
@@ -179,8 +183,9 @@ impl Parts {
             Some(account) => self.owed_to(&beginnings, account),
             None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
         };
-        let mut dropped = self.ledger.dropped();
-        let received = self.ledger.spooled().saturating_add(total(&dropped));
+        let (mut dropped, before) = (self.ledger.dropped(), self.ledger.filtered());
+        let received = self.ledger.spooled().saturating_add(total(&dropped)).saturating_add(before);
+        let filtered = filtered.saturating_add(before);
         for (reason, records) in owed.dropped {
             add_to(&mut dropped, reason, records);
         }

@@ -166,7 +166,7 @@ fn server(status: &Status, text: &mut Text) {
     let help = "Connections allowed at the same time.";
     text.one("bbq_connections_max", Kind::Gauge, help, status.connections_max as f64);
     let ledger = &status.ledger;
-    let help = "Messages received, dropped ones included.";
+    let help = "Messages received, dropped and filtered ones included.";
     text.one("bbq_received_messages", Kind::Counter, help, ledger.received as f64);
     let help = "Messages that every sink has delivered.";
     text.one("bbq_delivered_messages", Kind::Counter, help, ledger.delivered as f64);
@@ -174,14 +174,14 @@ fn server(status: &Status, text: &mut Text) {
     text.one("bbq_delivered_by_any_messages", Kind::Counter, help, ledger.delivered_by_any as f64);
     let help = "Messages that a sink has not delivered yet.";
     text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);
-    let help = "Messages left out by rules, of the sink furthest behind.";
-    text.one("bbq_filtered_messages", Kind::Counter, help, ledger.filtered as f64);
     let help = "Messages dropped, by reason.";
     let reasons = listener_reasons().chain(SINK_DROP_REASONS);
     let dropped = by_reason("", &ledger.dropped, reasons);
     text.each(("bbq_dropped_messages", Kind::Counter, help), dropped, |(_, reason, count)| {
         Some((vec![("reason", (*reason).to_owned())], *count as f64))
     });
+    let help = "Messages left out by where or sample, at listeners, readers and the sink furthest behind.";
+    text.one("bbq_filtered_messages", Kind::Counter, help, ledger.filtered as f64);
 }
 
 fn workers(status: &Status, text: &mut Text) {
@@ -205,8 +205,11 @@ fn workers(status: &Status, text: &mut Text) {
 /// A counter of a listener: its name, what it counts, and how to read it.
 type ListenerCounter = (&'static str, &'static str, fn(&super::status::ListenerLedgerStatus) -> u64);
 
-const LISTENER_COUNTERS: [ListenerCounter; 8] = [
-    ("bbq_listener_received_messages", "Messages received, dropped ones included.", |ledger| ledger.received),
+const LISTENER_COUNTERS: [ListenerCounter; 9] = [
+    ("bbq_listener_received_messages", "Messages received, dropped and filtered ones included.", |ledger| {
+        ledger.received
+    }),
+    ("bbq_listener_filtered_messages", "Messages left out by where or sample.", |ledger| ledger.filtered),
     ("bbq_listener_cut_messages", "Messages stored without their end.", |ledger| ledger.cut),
     ("bbq_listener_duplicate_messages", "Messages sent again that were stored before.", |ledger| {
         ledger.duplicates
@@ -232,6 +235,10 @@ const LISTENER_COUNTERS: [ListenerCounter; 8] = [
 
 fn listeners(status: &Status, text: &mut Text) {
     let listeners = &status.listeners;
+    let help = "Messages that were kept because where failed for them; since the last reload.";
+    text.each(("bbq_listener_filter_failed_messages", Kind::Counter, help), listeners, |listener| {
+        Some((vec![("listener", listener.name.clone())], listener.filter_failed as f64))
+    });
     for (name, help, value) in LISTENER_COUNTERS {
         text.each((name, Kind::Counter, help), listeners, |listener| {
             Some((vec![("listener", listener.name.clone())], value(&listener.ledger) as f64))
@@ -266,10 +273,22 @@ fn listeners(status: &Status, text: &mut Text) {
 /// A number of a reader: its name, what it is, and how to read it.
 type ReaderNumber = (&'static str, Kind, &'static str, fn(&super::status::ReaderStatus) -> u64);
 
-const READER_NUMBERS: [ReaderNumber; 8] = [
-    ("bbq_reader_received_messages", Kind::Counter, "Messages read, dropped ones included.", |reader| {
-        reader.received
+const READER_NUMBERS: [ReaderNumber; 10] = [
+    (
+        "bbq_reader_received_messages",
+        Kind::Counter,
+        "Messages read, dropped and filtered ones included.",
+        |reader| reader.received,
+    ),
+    ("bbq_reader_filtered_messages", Kind::Counter, "Messages left out by where or sample.", |reader| {
+        reader.filtered
     }),
+    (
+        "bbq_reader_filter_failed_messages",
+        Kind::Counter,
+        "Messages that were kept because where failed for them; since the last reload.",
+        |reader| reader.filter_failed,
+    ),
     (
         "bbq_reader_files",
         Kind::Gauge,
@@ -430,14 +449,14 @@ fn sinks(status: &Status, text: &mut Text) {
         text.each((name, kind, help), sinks, |sink| Some((vec![("sink", sink.name.clone())], value(sink))));
     };
     of("bbq_sink_delivered_messages", Kind::Counter, "Messages delivered.", |sink| sink.delivered as f64);
-    of("bbq_sink_filtered_messages", Kind::Counter, "Messages left out by the sink's rules.", |sink| {
+    of("bbq_sink_filtered_messages", Kind::Counter, "Messages left out by where or sample.", |sink| {
         sink.filtered as f64
     });
     of(
-        "bbq_sink_rules_failed",
+        "bbq_sink_filter_failed_messages",
         Kind::Counter,
-        "Times that an expression failed for a message, which was kept; since the last reload.",
-        |sink| sink.rules_failed as f64,
+        "Messages that were kept because where failed for them; since the last reload.",
+        |sink| sink.filter_failed as f64,
     );
     of("bbq_sink_queued_messages", Kind::Gauge, "Messages not delivered yet.", |sink| sink.queued as f64);
     of(

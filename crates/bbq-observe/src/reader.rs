@@ -15,20 +15,25 @@ pub struct Reader {
     pub view: Arc<ReaderView>,
     /// Lines over the limit of which the ledger knows.
     oversize_seen: Arc<AtomicU64>,
+    /// Messages left out of which the ledger knows.
+    filtered_seen: Arc<AtomicU64>,
 }
 
 impl Reader {
     /// A reader that has not begun.
     #[must_use]
     pub fn new(spec: ReadSpec, view: Arc<ReaderView>) -> Reader {
-        Reader { spec: Arc::new(spec), view, oversize_seen: Arc::default() }
+        Reader { spec: Arc::new(spec), view, oversize_seen: Arc::default(), filtered_seen: Arc::default() }
     }
 
-    /// Counts the lines that the reader has dropped since the last call. What else it has lost are bytes, of which nobody knows how many
+    /// Counts the lines that the reader has dropped or left out since the last call. What else it has lost are bytes, of which nobody knows how many
     /// messages they were.
     pub(crate) fn note_drops(&self, ledger: &ListenerLedger) {
         let dropped = self.view.loss(LossReason::Oversize).count;
         let seen = self.oversize_seen.fetch_max(dropped, Ordering::Relaxed);
         ledger.add_dropped(DropReason::Oversize, dropped.saturating_sub(seen));
+        let filtered = self.view.filtered.load(Ordering::Relaxed);
+        let seen = self.filtered_seen.fetch_max(filtered, Ordering::Relaxed);
+        ledger.add_filtered(filtered.saturating_sub(seen));
     }
 }

@@ -80,10 +80,16 @@ pub struct ReaderStatus {
     pub behind_bytes: u64,
     /// For how long the oldest of these bytes have waited; 0 if none wait.
     pub behind_seconds: u64,
-    /// Messages spooled or dropped, ever.
+    /// Messages spooled, dropped or filtered, ever.
     pub received: u64,
     /// Messages never spooled, by reason.
     pub dropped: Dropped,
+    /// Messages left out by `where` or `sample`, ever.
+    #[serde(default)]
+    pub filtered: u64,
+    /// Messages for which the expression of `where` failed, which were kept; since the start or the last reload.
+    #[serde(default)]
+    pub filter_failed: u64,
     /// What was not read, by reason, since the start or the last reload.
     pub lost: BTreeMap<String, LossStatus>,
     /// Times that a file of this name was replaced by another one, since the start or the last reload.
@@ -273,6 +279,9 @@ pub struct ListenerStatus {
     /// Its TLS; none when it is plain.
     #[serde(default)]
     pub tls: Option<TlsStatus>,
+    /// Messages for which the expression of `where` failed, which were kept; since the start or the last reload.
+    #[serde(default)]
+    pub filter_failed: u64,
     /// What came in.
     pub ledger: ListenerLedgerStatus,
 }
@@ -400,9 +409,9 @@ pub struct SinkStatus {
     /// Messages that its rules leave out (`where`, `sample`), which are neither delivered nor dropped.
     #[serde(default)]
     pub filtered: u64,
-    /// Times that an expression of its rules failed for a message, which was kept; since the start or the last reload.
+    /// Messages for which the expression of `where` failed, which were kept; since the start or the last reload.
     #[serde(default)]
-    pub rules_failed: u64,
+    pub filter_failed: u64,
     /// Of those that its destination refused: deleted from the dead letters, as `dead_letters_bytes` was reached, since the start or the
     /// last reload.
     #[serde(default)]
@@ -443,7 +452,7 @@ pub struct LedgerStatus {
     pub queued: u64,
     /// By listeners, and by the sink that is furthest behind.
     pub dropped: Dropped,
-    /// Left out by rules, of the sink that is furthest behind.
+    /// Left out by the rules of listeners and readers, and by those of the sink that is furthest behind.
     #[serde(default)]
     pub filtered: u64,
 }
@@ -458,8 +467,8 @@ impl LedgerStatus {
     /// Whether the sums agree.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        let parts = [self.delivered, self.queued, total(&self.dropped), self.filtered];
-        self.received == parts.into_iter().fold(0, u64::saturating_add)
+        let kept = self.delivered.saturating_add(self.queued);
+        self.received == kept.saturating_add(total(&self.dropped)).saturating_add(self.filtered)
     }
 }
 

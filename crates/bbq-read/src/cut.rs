@@ -5,9 +5,10 @@
 use std::fs::File;
 use std::io;
 
-use bbq_wire::batch::BatchBuilder;
+use bbq_wire::batch::{BatchBuilder, Detail};
 use memchr::{memchr_iter, memrchr};
 
+use crate::filter::Records;
 use crate::identity::read_full_at;
 use crate::limits::{TURN_BYTES, TURN_RECORDS_MAX};
 
@@ -23,17 +24,17 @@ pub(crate) struct Cut {
 }
 
 /// Cuts whole lines, until the batch is full. With `is_end`, what is behind the last line feed is a line.
-pub(crate) fn lines(bytes: &[u8], line_bytes_max: usize, is_end: bool, batch: &mut BatchBuilder) -> Cut {
+pub(crate) fn lines(bytes: &[u8], line_bytes_max: usize, is_end: bool, records: &mut Records<'_>) -> Cut {
     let mut cut = Cut::default();
     for at in memchr_iter(b'\n', bytes) {
-        if is_full(batch) {
+        if is_full(records.batch) {
             return cut;
         }
         let line = &bytes[cut.taken..at];
-        cut.take(line.strip_suffix(b"\r").unwrap_or(line), at + 1, line_bytes_max, batch);
+        cut.take(line.strip_suffix(b"\r").unwrap_or(line), at + 1, line_bytes_max, records);
     }
-    if is_end && cut.taken < bytes.len() && !is_full(batch) {
-        cut.take(&bytes[cut.taken..], bytes.len(), line_bytes_max, batch);
+    if is_end && cut.taken < bytes.len() && !is_full(records.batch) {
+        cut.take(&bytes[cut.taken..], bytes.len(), line_bytes_max, records);
     }
     cut
 }
@@ -51,12 +52,12 @@ pub(crate) fn last_line_end(file: &File, size: u64, line_bytes_max: usize) -> io
 }
 
 impl Cut {
-    fn take(&mut self, line: &[u8], end: usize, line_bytes_max: usize, batch: &mut BatchBuilder) {
+    fn take(&mut self, line: &[u8], end: usize, line_bytes_max: usize, records: &mut Records<'_>) {
         if line.len() > line_bytes_max {
             self.oversize += 1;
             self.oversize_bytes += line.len() as u64;
         } else {
-            batch.push(line);
+            records.push(line, Detail::default(), end);
         }
         self.taken = end;
     }
@@ -72,7 +73,8 @@ mod tests {
 
     fn cut(bytes: &[u8], is_end: bool) -> (usize, u32, u64) {
         let mut batch = BatchBuilder::new();
-        let cut = lines(bytes, 5, is_end, &mut batch);
+        let mut records = Records { batch: &mut batch, filter: None, filtered: 0 };
+        let cut = lines(bytes, 5, is_end, &mut records);
         (cut.taken, batch.records(), cut.oversize)
     }
 

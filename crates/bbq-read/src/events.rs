@@ -4,11 +4,12 @@
 //!
 //! Invariant: what is taken ends where no event is open, so no position is within an event.
 
-use bbq_wire::batch::{BatchBuilder, Detail, Output};
+use bbq_wire::batch::{Detail, Output};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_RECORDS_MAX, MESSAGE_BYTES_MAX};
 use memchr::memchr_iter;
 
 use crate::cut::Cut;
+use crate::filter::Records;
 use crate::format::{Format, Line};
 use crate::limits::{TURN_BYTES, TURN_RECORDS_MAX};
 use crate::multiline::Multiline;
@@ -81,7 +82,7 @@ struct Joiner {
 }
 
 /// Cuts whole events into the batch.
-pub(crate) fn events(bytes: &[u8], rules: &Rules<'_>, batch: &mut BatchBuilder) -> Cut {
+pub(crate) fn events(bytes: &[u8], rules: &Rules<'_>, records: &mut Records<'_>) -> Cut {
     let mut joiner = Joiner::default();
     let mut from = 0;
     for at in memchr_iter(b'\n', bytes) {
@@ -107,7 +108,7 @@ pub(crate) fn events(bytes: &[u8], rules: &Rules<'_>, batch: &mut BatchBuilder) 
         }
         joiner.note_safe(from);
     }
-    joiner.put(batch)
+    joiner.put(records)
 }
 
 impl Joiner {
@@ -178,22 +179,19 @@ impl Joiner {
         self.safe >= TURN_RECORDS_MAX as usize || self.safe > 0 && self.ends[self.safe - 1].0 >= TURN_BYTES
     }
 
-    fn put(self, batch: &mut BatchBuilder) -> Cut {
+    fn put(self, records: &mut Records<'_>) -> Cut {
         let Joiner { mut cut, text, ends, safe, .. } = self;
         let mut from = 0;
         for (end, detail) in ends.into_iter().take(safe) {
             let record = &text[from..end];
             from = end;
-            if !batch.has_room(record.len()) {
+            if !records.batch.has_room(record.len()) {
                 // The limits exclude it. A file must not end the server, whatever is in it.
                 cut.oversize += 1;
                 cut.oversize_bytes += record.len() as u64;
                 continue;
             }
-            batch.push(record);
-            if detail != Detail::default() {
-                batch.set_detail(detail);
-            }
+            records.push(record, detail, end);
         }
         cut
     }
@@ -202,7 +200,7 @@ impl Joiner {
 #[cfg(test)]
 mod tests {
     use bbq_wire::StreamId;
-    use bbq_wire::batch::{Batch, BatchIdentity, BatchLimits, Compression, SourceKind};
+    use bbq_wire::batch::{Batch, BatchBuilder, BatchIdentity, BatchLimits, Compression, SourceKind};
 
     use super::*;
 
@@ -212,7 +210,7 @@ mod tests {
 
     fn details(text: &str, rules: &Rules<'_>) -> Vec<Detail> {
         let mut batch = BatchBuilder::new();
-        events(text.as_bytes(), rules, &mut batch);
+        events(text.as_bytes(), rules, &mut Records { batch: &mut batch, filter: None, filtered: 0 });
         let bytes = batch.finish(&IDENTITY).unwrap_or_default().to_vec();
         Batch::verify(&bytes, BatchLimits::FORMAT, &mut Vec::new()).unwrap().details().collect()
     }
@@ -235,7 +233,8 @@ mod tests {
 
     fn cut(text: &str, rules: &Rules<'_>) -> (usize, Vec<String>) {
         let mut batch = BatchBuilder::new();
-        let cut = events(text.as_bytes(), rules, &mut batch);
+        let cut =
+            events(text.as_bytes(), rules, &mut Records { batch: &mut batch, filter: None, filtered: 0 });
         let bytes = batch.finish(&IDENTITY).unwrap_or_default().to_vec();
         let mut scratch = Vec::new();
         let records = match Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch) {

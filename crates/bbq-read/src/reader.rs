@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::catalog::{Catalog, Entry, Loaded};
 use crate::error::ReadError;
 use crate::files::Files;
+use crate::filter::Filter;
 use crate::glob::Hidden;
 use crate::known::Known;
 use crate::limits::{IN_HAND_BYTES_MAX, Pace, ROUND_TURNS, open_files_max};
@@ -61,6 +62,8 @@ pub struct Reader {
     /// The pass in which no open file could be closed.
     pub(crate) all_busy_at: Option<Instant>,
     pub(crate) buffer: Vec<u8>,
+    /// `None` if all lines are kept as they are.
+    pub(crate) filter: Option<Filter>,
     pub(crate) scan: ScanState,
     pub(crate) problems: Problems,
 }
@@ -161,6 +164,7 @@ impl Reader {
             open_max: open_files_max(),
             all_busy_at: None,
             buffer: Vec::new(),
+            filter: spec.filter.as_ref().map(Filter::new),
             scan: ScanState {
                 number: 0,
                 is_due: true,
@@ -260,7 +264,10 @@ impl Reader {
             self.in_hand -= std::mem::take(&mut file.in_hand);
         }
         match outcome {
-            Outcome::Appended => self.view.lose_lines(std::mem::take(&mut file.oversize)),
+            Outcome::Appended => {
+                self.view.lose_lines(std::mem::take(&mut file.oversize));
+                self.view.filter(std::mem::take(&mut file.filtered));
+            }
             Outcome::Durable => file.durable = file.durable.max(to),
             Outcome::Later => {
                 file.rewind();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bbq_rules::{Place, Rules, rule_options};
 use bbq_spec::{ConfigError, NAME_OPTION, Query, SpecOption, SpecText, Values, hint};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
@@ -24,7 +25,12 @@ const IDLE_CLOSE_SECONDS: u64 = 300;
 const SECONDS_MAX: u64 = 86_400;
 
 /// The options of readers, beside the name.
-pub static READ_OPTIONS: [SpecOption; 7] = [
+pub fn read_options() -> impl Iterator<Item = &'static SpecOption> {
+    READ_OPTIONS.iter().chain(rule_options())
+}
+
+/// Those that only readers have.
+static READ_OPTIONS: [SpecOption; 7] = [
     SpecOption {
         key: "start",
         values: Values::Words(&["beginning", "end"]),
@@ -86,6 +92,8 @@ pub struct ReadSpec {
     pub glob: String,
     /// The longest line.
     pub line_bytes_max: usize,
+    /// Which messages are kept, and what is replaced in them; `None` if all are kept as they are.
+    pub filter: Option<Rules>,
     pub(crate) is_containers: bool,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) format: Format,
@@ -126,7 +134,7 @@ impl ReadSpec {
     /// Says which part is wrong and what is allowed.
     pub fn of(spec: &SpecText) -> Result<ReadSpec, ConfigError> {
         let SpecText { text, head, .. } = spec;
-        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&READ_OPTIONS))?;
+        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(read_options()))?;
         let wrong = |problem: String| ConfigError::new(format!("{text:?}: {problem}"));
         let (is_containers, globs) = globs(head).map_err(wrong)?;
         let patterns = globs.iter().map(|glob| Pattern::of(glob)).collect::<Result<_, _>>().map_err(wrong)?;
@@ -142,6 +150,7 @@ impl ReadSpec {
             glob,
             line_bytes_max: query.take_number("line_bytes_max")?.unwrap_or(MESSAGE_BYTES_DEFAULT.into())
                 as usize,
+            filter: Rules::take(&mut query, Place::Reader)?,
             is_containers,
             patterns,
             format: query.take_word("format", &FORMATS)?.unwrap_or(default_format),

@@ -86,6 +86,8 @@ pub(crate) struct Tracked {
     pub(crate) piece_tail: Tail,
     /// The lines over the limit in that piece, which are counted when the batch is in a lane, and their bytes.
     pub(crate) oversize: (u64, u64),
+    /// The records of that piece that the rules have left out, which are counted when the batch is in a lane.
+    pub(crate) filtered: u64,
     /// Whether `read` is in a line over the limit.
     pub(crate) is_skipping: bool,
 
@@ -136,6 +138,7 @@ impl Tracked {
             piece: 0,
             piece_tail: Tail::default(),
             oversize: (0, 0),
+            filtered: 0,
             is_skipping: false,
             file: None,
             in_hand: 0,
@@ -176,7 +179,7 @@ impl Tracked {
         self.handed = self.previous;
         self.read = self.piece;
         (self.tail, self.handed_tail) = (self.piece_tail, self.previous_tail);
-        (self.is_skipping, self.oversize) = (false, (0, 0));
+        (self.is_skipping, self.oversize, self.filtered) = (false, (0, 0), 0);
     }
 
     /// Whether its stream is decided, and a batch of it may have been handed over.

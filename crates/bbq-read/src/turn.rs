@@ -9,6 +9,7 @@ use memchr::memchr;
 
 use crate::cut::{self, Cut};
 use crate::events::{Rules, events};
+use crate::filter::{Filter, OfFile, Records};
 use crate::format::Format;
 use crate::identity::Look;
 use crate::limits::TURN_BYTES;
@@ -29,8 +30,8 @@ enum Piece {
     Nothing,
     /// A part of a line over the limit.
     Skipped,
-    /// What was cut, in a batch that may be empty.
-    Cut(Cut, Box<BatchBuilder>),
+    /// What was cut, how many records the rules have left out, and the others in a batch that may be empty.
+    Cut(Cut, u64, Box<BatchBuilder>),
 }
 
 impl Reader {
@@ -88,11 +89,13 @@ impl Reader {
             Piece::Replaced => self.truncated(index, now),
             Piece::Nothing => {}
             Piece::Skipped => self.files.enqueue(index),
-            Piece::Cut(cut, batch) => {
+            Piece::Cut(cut, filtered, batch) => {
                 let Some(file) = self.files.get(index) else { return Ok(()) };
                 file.oversize = (cut.oversize, cut.oversize_bytes);
+                file.filtered = filtered;
                 if batch.is_empty() {
                     self.view.lose_lines(std::mem::take(&mut file.oversize));
+                    self.view.filter(std::mem::take(&mut file.filtered));
                     if cut.taken > 0 && file.read < file.size {
                         self.files.enqueue(index);
                     }
@@ -106,7 +109,7 @@ impl Reader {
 
     /// Reads and cuts, and moves the position of reading.
     fn read_piece(&mut self, index: FileIndex, now: Instant) -> io::Result<Piece> {
-        let Reader { files, buffer, spec, view, pace, .. } = self;
+        let Reader { files, buffer, spec, view, pace, filter, .. } = self;
         let Some(file) = files.get(index) else { return Ok(Piece::Nothing) };
         let mut rules = Rules {
             format: file.format,
@@ -138,14 +141,16 @@ impl Reader {
             let is_all = file.read + rest.len() as u64 == file.size;
             rules.is_end = is_all && is_over(file.phase, file.grown, now, spec.incomplete, pace.quiet);
             rules.is_quiet = is_all && now >= file.grown + pace.event_wait;
-            let (mut cut, mut batch) = cut_piece(rest, &rules);
+            let of_file =
+                OfFile { reader: &spec.source, stream: file.stream, fields: &file.fields, from: file.read };
+            let (mut cut, mut filtered, mut batch) = cut_piece(rest, &rules, filter.as_mut(), of_file);
             if cut.taken == 0 && !is_all && wanted < most {
                 wanted = most;
                 continue;
             }
             if cut.taken == 0 && rest.len() >= most {
                 rules.is_forced = true;
-                (cut, batch) = cut_piece(rest, &rules);
+                (cut, filtered, batch) = cut_piece(rest, &rules, filter.as_mut(), of_file);
             }
             if cut.taken == 0 && rest.len() >= most {
                 view.lose_bytes(LossReason::Oversize, rest.len() as u64);
@@ -158,7 +163,7 @@ impl Reader {
                 file.unfinished_size = file.size;
             }
             file.pass(&buffer[..tail + cut.taken], cut.taken);
-            return Ok(Piece::Cut(cut, Box::new(batch)));
+            return Ok(Piece::Cut(cut, filtered, Box::new(batch)));
         }
     }
 
@@ -193,16 +198,24 @@ impl Reader {
     }
 }
 
-fn cut_piece(bytes: &[u8], rules: &Rules<'_>) -> (Cut, BatchBuilder) {
+fn cut_piece(
+    bytes: &[u8],
+    rules: &Rules<'_>,
+    filter: Option<&mut Filter>,
+    of_file: OfFile<'_>,
+) -> (Cut, u64, BatchBuilder) {
     let room = bytes.len().min(TURN_BYTES) * 9 / 8 + 512;
     let mut batch = BatchBuilder::with_buffer(Vec::with_capacity(room));
+    let filter = filter.map(|filter| (filter, of_file));
+    let mut records = Records { batch: &mut batch, filter, filtered: 0 };
     let cut = match rules {
         Rules { format: Format::Plain, multiline: None, line_bytes_max, is_end, .. } => {
-            cut::lines(bytes, *line_bytes_max, *is_end, &mut batch)
+            cut::lines(bytes, *line_bytes_max, *is_end, &mut records)
         }
-        _ => events(bytes, rules, &mut batch),
+        _ => events(bytes, rules, &mut records),
     };
-    (cut, batch)
+    let filtered = records.filtered;
+    (cut, filtered, batch)
 }
 
 /// Whether the last line of a file will get no line feed any more.

@@ -61,6 +61,8 @@ pub struct ReaderView {
     pub compressed: AtomicU64,
     /// Files of which nothing more is read until the server starts again, as their lane failed.
     pub resting: AtomicU64,
+    /// Messages that the rules have left out.
+    pub filtered: AtomicU64,
     losses: [(AtomicU64, AtomicU64); LossReason::ALL.len()],
     problem: Mutex<Option<String>>,
 }
@@ -90,6 +92,11 @@ impl ReaderView {
         let (count, lost) = &self.losses[LossReason::Oversize as usize];
         count.fetch_add(lines, Ordering::Relaxed);
         lost.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts messages that the rules have left out.
+    pub(crate) fn filter(&self, messages: u64) {
+        self.filtered.fetch_add(messages, Ordering::Relaxed);
     }
 
     pub(crate) fn lose_bytes(&self, reason: LossReason, bytes: u64) {

@@ -62,7 +62,7 @@ impl Rules {
     /// # Errors
     /// An option is wrong. For an expression the error says where.
     pub fn take(query: &mut Query<'_>, place: Place) -> Result<Option<Rules>, ConfigError> {
-        let has_use = place == Place::Sink || query.is_written(WHERE);
+        let has_use = query.is_written(WHERE);
         let parse = query.take(PARSE, |text| match Parse::of(text)? {
             _ if !has_use => {
                 Err("it has no use here without where; write an expression that names what it finds"

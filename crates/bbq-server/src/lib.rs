@@ -38,9 +38,9 @@ pub use sinks::{KINDS, SINK_KINDS};
 pub mod config {
     pub use bbq_config::*;
     pub use bbq_intake::{
-        LISTEN_OPTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, TokenFile, UnixFile,
+        ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, TokenFile, UnixFile, listen_options,
     };
-    pub use bbq_read::{READ_OPTIONS, ReadSpec};
+    pub use bbq_read::{ReadSpec, read_options};
     pub use bbq_sink::SinkSpec;
     pub use bbq_spec::{ConfigError, NAME_OPTION, SECRET_BYTES_MAX, Secret, SpecOption, Values, parse_bytes};
     pub use bbq_tls::Tls;

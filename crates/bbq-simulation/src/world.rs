@@ -418,7 +418,9 @@ impl World {
             }
             let Some(server) = &mut self.server else { return Ok(()) };
             let letters = match self.plan.operator {
-                Some(_) if self.plan.server.receivers.is_empty() => Some(server.letters(index)),
+                Some(operator) if operator.rename == 0 && self.plan.server.receivers.is_empty() => {
+                    Some(server.letters(index))
+                }
                 Some(_) => Some(server.letters_of_all_names(index)),
                 None => None,
             };

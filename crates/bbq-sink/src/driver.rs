@@ -581,7 +581,7 @@ impl SinkDriver {
         let committed = self.parts.sink.commit(self.now);
         self.parts.ledger.set_truncations(self.parts.sink.truncations());
         if let Some(lenses) = &self.parts.lenses {
-            self.parts.ledger.set_rules_failed(lenses.failed());
+            self.parts.ledger.set_filter_failed(lenses.failed());
         }
         committed
     }

@@ -68,7 +68,7 @@ pub struct SinkLedger {
     /// See [`Sink::truncations`](super::interface::Sink::truncations).
     truncations: AtomicU64,
     /// How often an expression of the sink's rules has failed for a message.
-    rules_failed: AtomicU64,
+    filter_failed: AtomicU64,
     /// What keeps the sink from delivering, if anything does.
     problem: Mutex<Option<Hindrance>>,
     /// What was found in the output that the spool does not have, if anything.
@@ -189,13 +189,13 @@ impl SinkLedger {
         self.truncations.store(times, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_rules_failed(&self, times: u64) {
-        self.rules_failed.store(times, Ordering::Relaxed);
+    pub(crate) fn set_filter_failed(&self, times: u64) {
+        self.filter_failed.store(times, Ordering::Relaxed);
     }
 
     /// How often an expression of the sink's rules has failed for a message, which was kept; since the start or the last reload.
-    pub fn rules_failed(&self) -> u64 {
-        self.rules_failed.load(Ordering::Relaxed)
+    pub fn filter_failed(&self) -> u64 {
+        self.filter_failed.load(Ordering::Relaxed)
     }
 
     /// See [`Sink::truncations`](crate::Sink::truncations).

@@ -97,6 +97,12 @@ impl SinkSpec {
         self.target.is_next_server() && self.backlog.takes_all()
     }
 
+    /// What the sink leaves out and changes, if anything.
+    #[must_use]
+    pub fn rules(&self) -> Option<&Rules> {
+        self.rules.as_ref()
+    }
+
     /// See [`Target::holds_back`].
     pub fn holds_back(&self) -> bool {
         self.target.holds_back()

@@ -45,10 +45,10 @@ pub(crate) fn sum(value: &Value) -> u64 {
 /// Checks that nothing is queued for any sink, and that the ledger balances.
 pub(crate) fn check_quiet(status: &Value) -> Result<()> {
     let ledger = &status["ledger"];
-    let [received, delivered, queued, dropped] =
-        ["received", "delivered", "queued", "dropped"].map(|field| sum(&ledger[field]));
+    let [received, delivered, queued, dropped, filtered] =
+        ["received", "delivered", "queued", "dropped", "filtered"].map(|field| sum(&ledger[field]));
     let mut sinks = status["sinks"].as_array().into_iter().flatten();
     ensure!(queued == 0 && sinks.all(|sink| sum(&sink["queued"]) == 0), "{queued} messages are queued");
-    ensure!(received == delivered + dropped, "the ledger does not balance: {ledger}");
+    ensure!(received == delivered + dropped + filtered, "the ledger does not balance: {ledger}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Counts received messages and what became of them. The sums must balance: received = delivered + queued + dropped.
+//! Counts received messages and what became of them. The sums must balance: received = delivered + queued + dropped +
+//! filtered.
 //!
 //! The spool itself counts what was spooled, in the headers of its segments. What was dropped before the spool is kept in a small
 //! file, which is replaced once a second while messages are dropped, and at the end. The sums agree after any stop: a message
@@ -8,6 +9,9 @@
 //! bbq ledger 1 <crc>                         see bbq_spool::sealed
 //! dropped <records> <reason> <listener>
 //! ```
+//!
+//! What the rules of a listener or reader left out has the reason `filtered` there. It is no drop; a server of an earlier version takes it
+//! for one, and its sums balance, too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,10 +36,13 @@ pub fn total(dropped: &Dropped) -> u64 {
 /// What came in at a listener, ever.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListenerLedgerStatus {
-    /// Spooled or dropped.
+    /// Spooled, dropped or filtered.
     pub received: u64,
     /// Never spooled.
     pub dropped: Dropped,
+    /// Left out by `where` or `sample`.
+    #[serde(default)]
+    pub filtered: u64,
     /// Spooled without their end (on_oversize=cut).
     pub cut: u64,
     /// Resent by clients, stored before, and not counted as received.
@@ -95,6 +102,9 @@ impl DropReason {
     }
 }
 
+/// In the ledger's file, instead of a reason: never rename it.
+const FILTERED: &str = "filtered";
+
 /// The counters of one listener, to which the workers add.
 #[derive(Debug, Default)]
 pub struct ListenerLedger {
@@ -103,6 +113,8 @@ pub struct ListenerLedger {
     /// Spooled before the start, as the segments say.
     spooled_before: u64,
     dropped: [Counter; DropReason::ALL.len()],
+    /// Left out by the rules of the listener, ever.
+    filtered: Counter,
     /// Messages passed on without their end (on_oversize=cut); part of those spooled.
     cut: Counter,
     /// Records of resent batches that were stored before; part of no sum.
@@ -137,6 +149,16 @@ impl ListenerLedger {
     /// Counts records that never reach a lane.
     pub fn add_dropped(&self, reason: DropReason, records: u64) {
         self.dropped[reason.index()].add(records);
+    }
+
+    /// Counts records that the rules leave out.
+    pub fn add_filtered(&self, records: u64) {
+        self.filtered.add(records);
+    }
+
+    /// Records that the rules have left out, ever.
+    pub fn filtered(&self) -> u64 {
+        self.filtered.count()
     }
 
     /// Counts records that are in a lane without their end.
@@ -237,10 +259,11 @@ impl ListenerLedger {
 
     /// All counts, as the status shows them.
     pub fn status(&self) -> ListenerLedgerStatus {
-        let dropped = self.dropped();
+        let (dropped, filtered) = (self.dropped(), self.filtered());
         ListenerLedgerStatus {
-            received: self.spooled().saturating_add(sum(dropped.values().copied())),
+            received: sum(dropped.values().copied().chain([self.spooled(), filtered])),
             dropped,
+            filtered,
             cut: self.cut.count(),
             duplicates: self.duplicates.count(),
             skipped: self.skipped.count(),
@@ -295,6 +318,10 @@ impl Ledger {
             let before = spooled.iter().find(|(name, _)| name == source).map_or(0, |(_, records)| *records);
             let ledger = ListenerLedger { spooled_before: before, ..ListenerLedger::default() };
             rows.retain(|(name, word, records)| {
+                if word == FILTERED && name == source {
+                    ledger.add_filtered(*records);
+                    return false;
+                }
                 let known =
                     DropReason::ALL.iter().find(|(_, known)| known == word).filter(|_| name == source);
                 known.inspect(|(reason, _)| ledger.add_dropped(*reason, *records)).is_none()
@@ -324,13 +351,21 @@ impl Ledger {
 
     /// Dropped before the spool by all listeners, ever, by reason.
     pub fn dropped(&self) -> Dropped {
-        let former = self.former_dropped.iter().map(|(_, reason, records)| (reason.clone(), *records));
+        let former = self.former_dropped.iter().filter(|(_, reason, _)| reason != FILTERED);
+        let former = former.map(|(_, reason, records)| (reason.clone(), *records));
         let mut all = Dropped::new();
         for (reason, records) in former.chain(self.listeners.iter().flat_map(|(_, ledger)| ledger.dropped()))
         {
             add_to(&mut all, reason, records);
         }
         all
+    }
+
+    /// Left out by the rules of all listeners and readers, ever.
+    pub fn filtered(&self) -> u64 {
+        let former = self.former_dropped.iter().filter(|(_, reason, _)| reason == FILTERED);
+        let former = former.map(|(_, _, records)| *records);
+        sum(self.listeners.iter().map(|(_, ledger)| ledger.filtered()).chain(former))
     }
 
     /// Dropped by the present listeners as unwritten.
@@ -354,7 +389,9 @@ impl Ledger {
     pub fn save(&self) -> std::io::Result<()> {
         let mut body = String::new();
         let current = self.listeners.iter().flat_map(|(name, ledger)| {
-            ledger.dropped().into_iter().map(|(reason, records)| (name.clone(), reason, records))
+            let filtered = Some((FILTERED.to_owned(), ledger.filtered())).filter(|(_, records)| *records > 0);
+            let counts = ledger.dropped().into_iter().chain(filtered);
+            counts.map(|(reason, records)| (name.clone(), reason, records))
         });
         for (name, reason, records) in self.former_dropped.iter().cloned().chain(current) {
             // Writing to a String cannot fail.
@@ -406,14 +443,19 @@ mod tests {
         first.listener(1).add_dropped(DropReason::Oversize, 4);
         first.listener(1).note_kernel_drops(|| 2);
         first.listener(1).note_kernel_drops(|| 2);
+        first.listener(0).add_filtered(6);
+        first.listener(1).add_filtered(7);
+        assert_eq!(first.listener(0).status().received, 10 + 3 + 6);
         first.save().unwrap();
         let second = open(&["b".to_owned()]);
         assert_eq!(second.spooled(), 15);
         assert_eq!(second.listener(0).spooled(), 5);
         let sum =
             Dropped::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
-        assert_eq!(second.dropped(), sum);
+        assert_eq!((second.dropped(), second.filtered()), (sum.clone(), 13));
+        assert_eq!(second.listener(0).filtered(), 7);
         second.save().unwrap();
-        assert_eq!(open(&["a".to_owned()]).dropped(), sum);
+        let third = open(&["a".to_owned()]);
+        assert_eq!((third.dropped(), third.filtered(), third.listener(0).filtered()), (sum, 13, 6));
     }
 }

@@ -477,6 +477,10 @@ pub(crate) struct CheckArguments {
     /// The TOML file
     #[arg(value_name = "FILE", env = "BBQ_CONFIG")]
     pub(crate) file: PathBuf,
+
+    /// Instead, test the rules of the file with the messages of this TOML file, and print what is not as expected (docs/FILTERS.md)
+    #[arg(long, value_name = "CASES")]
+    pub(crate) test: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -7,6 +7,7 @@ use bbq_server::{ConfigSource, KINDS, Overrides};
 use bbq_spool::ShownBytes;
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
+use crate::check_cases;
 use crate::explain;
 use crate::obstacles::obstacles;
 use crate::outcome::{Outcome, misuse};
@@ -18,6 +19,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         overrides: Overrides::default(),
     };
     let config = source.load(&KINDS).map_err(misuse)?;
+    if let Some(cases) = &arguments.test {
+        return check_cases::run(&config, cases);
+    }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(

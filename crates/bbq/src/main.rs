@@ -8,6 +8,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod check_cases;
 mod explain;
 mod file_options;
 mod init;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, PROTOCOLS, Protocol, READ_OPTIONS, SpecOption};
+use bbq_server::config::{NAME_OPTION, PROTOCOLS, Protocol, SpecOption, listen_options, read_options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,9 +44,9 @@ fn help(keys: impl Fn(&[&SpecOption]) -> String, notes: &str) -> String {
     let push = |text: &mut String, options: &mut dyn Iterator<Item = &'static SpecOption>| {
         text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
     };
-    push(&mut text, &mut LISTEN_OPTIONS.iter());
+    push(&mut text, &mut listen_options());
     text.push_str("A read SPEC is file:GLOB[?key=value&...], such as file:/var/log/nginx/*.log, or containers:[DIR][?key=value&...]\n");
-    push(&mut text, &mut READ_OPTIONS.iter());
+    push(&mut text, &mut read_options());
     text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
     for kind in SINK_KINDS {
         // Writing to a String cannot fail.

@@ -46,7 +46,7 @@ pub(crate) fn write(status: &Status, every_socket: bool, out: &mut dyn Write) ->
         ledger.delivered,
         ledger.queued,
         dropped(&ledger.dropped),
-        if ledger.filtered == 0 { String::new() } else { format!(" + filtered {}", ledger.filtered) }
+        if ledger.filtered > 0 { format!(" + filtered {}", ledger.filtered) } else { String::new() }
     )?;
     writeln!(out)?;
     for listener in &status.listeners {
@@ -94,6 +94,8 @@ fn write_listener(listener: &ListenerStatus, every_socket: bool, out: &mut dyn W
     let ledger = &listener.ledger;
     write!(out, "           received {}, dropped {}", ledger.received, dropped(&ledger.dropped))?;
     for (count, word) in [
+        (ledger.filtered, "filtered"),
+        (listener.filter_failed, "kept as where failed"),
         (ledger.cut, "cut"),
         (ledger.duplicates, "duplicates"),
         (ledger.skipped, "skipped by clients"),
@@ -161,6 +163,8 @@ fn write_reader(reader: &ReaderStatus, out: &mut dyn Write) -> io::Result<()> {
         dropped(&reader.dropped)
     )?;
     for (count, word) in [
+        (reader.filtered, "filtered"),
+        (reader.filter_failed, "kept as where failed"),
         (reader.rotations, "rotations"),
         (reader.truncations, "truncations"),
         (reader.compressed, "compressed files left out"),
@@ -191,9 +195,8 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         dropped(&sink.dropped),
         filtered(sink.filtered)
     )?;
-    if sink.rules_failed > 0 {
-        let times = sink.rules_failed;
-        writeln!(out, "           an expression of its rules failed for {times} messages, which were kept")?;
+    if sink.filter_failed > 0 {
+        writeln!(out, "           kept as where failed {}", sink.filter_failed)?;
     }
     if sink.paused {
         writeln!(out, "           paused: bbq sink resume resumes delivery")?;

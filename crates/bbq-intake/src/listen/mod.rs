@@ -12,5 +12,5 @@ pub use kept::{DISTRIBUTION, is_kept, kept_options};
 pub use protocol::{PROTOCOLS, Protocol};
 pub use silence::Silence;
 pub use spec::without_effect;
-pub use spec::{LISTEN_OPTIONS, ListenSpec, OnFull};
+pub use spec::{ListenSpec, OnFull, listen_options};
 pub use unix_file::UnixFile;

@@ -35,6 +35,8 @@ pub static PROTOCOLS: &[&Protocol] = &[
 ];
 
 const TEXT_HAS_NO_TOKENS: (&str, &str) = ("tokens", "only bbq, http and otlp have a place for a token");
+const BATCHES_STAY: &str = "the batches of bbq clients are stored as they come, with their numbers and checksums; write it at a sink, or at \
+                            the listeners and readers of the server that sends";
 const REQUESTS_ARE_WHOLE: &[(&str, &str)] = &[
     ("on_oversize", "the server refuses a request with a longer message (413)"),
     ("on_incomplete", "the server refuses an incomplete request"),
@@ -49,6 +51,10 @@ pub(crate) static BBQ: Protocol = Protocol {
     without_effect: &[
         ("on_oversize", "the server refuses bbq clients that exceed the limit"),
         ("on_incomplete", "a bbq client sends an unfinished batch again"),
+        ("where", BATCHES_STAY),
+        ("sample", BATCHES_STAY),
+        ("redact", BATCHES_STAY),
+        ("parse", BATCHES_STAY),
     ],
 };
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bbq_listen::{Address, BACKLOG_DEFAULT, DATAGRAM_BYTES_MAX, Distribution, Steering};
+use bbq_rules::{Place, Rules, rule_options};
 use bbq_spec::{ConfigError, NAME_OPTION, Part, Query, SpecOption, SpecText, Values, hint, with_sources};
 use bbq_tls::Tls;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
@@ -42,7 +43,12 @@ const TLS_KEYS: [&str; 3] = ["tls_cert", "tls_key", "tls_client_ca"];
 const PATHS: Values = Values::Text { form: "PATH or PATH,PATH,...", pattern: "^[^,]+(,[^,]+)*$" };
 
 /// The options of listeners, beside the name.
-pub static LISTEN_OPTIONS: [SpecOption; 21] = [
+pub fn listen_options() -> impl Iterator<Item = &'static SpecOption> {
+    LISTEN_OPTIONS.iter().chain(rule_options())
+}
+
+/// Those that only listeners have.
+static LISTEN_OPTIONS: [SpecOption; 21] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -189,6 +195,8 @@ pub struct ListenSpec {
     pub tls: Option<Tls>,
     /// The tokens of its clients; `None` if they need none.
     pub tokens: Option<TokenFile>,
+    /// Which messages are kept, and what is replaced in them; `None` if all are kept as they come.
+    pub filter: Option<Rules>,
 }
 
 impl ListenSpec {
@@ -206,7 +214,7 @@ impl ListenSpec {
     /// Says which part is wrong and what is allowed.
     pub fn of(spec: &SpecText) -> Result<ListenSpec, ConfigError> {
         let SpecText { text, head, .. } = spec;
-        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS))?;
+        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(listen_options()))?;
         let shape = || {
             ConfigError::new(format!(
                 "{text:?} is not a listener; write PROTOCOL+TRANSPORT://ADDRESS, for example {}",
@@ -253,6 +261,7 @@ impl ListenSpec {
             address,
             tls,
             tokens: query.take("tokens", TokenFile::read)?,
+            filter: Rules::take(&mut query, Place::Listener)?,
         };
         spec.check_keys(&query)?;
         query.finish()?;
@@ -521,7 +530,7 @@ mod tests {
     #[test]
     fn every_option_of_the_list_is_taken() {
         for option in
-            LISTEN_OPTIONS.iter().filter(|option| !TLS_KEYS.contains(&option.key) && option.key != "tokens")
+            listen_options().filter(|option| !TLS_KEYS.contains(&option.key) && option.key != "tokens")
         {
             let address = match option.key {
                 "receive_buffer_bytes" | "spread" => "udp://127.0.0.1:1",
@@ -532,6 +541,10 @@ mod tests {
                 "distribution" => "auto",
                 "defer_ms" | PER_ADDRESS | RATE_PER_ADDRESS => "1000",
                 "owner" | "group" => "root",
+                "where" => "severity <= 4 && bytes > 0",
+                "sample" => "0.1",
+                "redact" => "s/a/b/",
+                "parse" => "json&where=true",
                 _ => option.default,
             };
             ListenSpec::parse(&format!("lines+{address}?{}={value}", option.key)).unwrap();
@@ -553,7 +566,7 @@ mod tests {
         let words: Vec<&str> = with.iter().map(|protocol| protocol.word).collect();
         let (last, others) = words.split_last().unwrap();
         let named = format!("{} and {last}", others.join(", "));
-        let option = LISTEN_OPTIONS.iter().find(|option| option.key == "tokens").unwrap();
+        let option = listen_options().find(|option| option.key == "tokens").unwrap();
         assert!(option.meaning.starts_with(&format!("{named} over ")), "{named}: {}", option.meaning);
         for protocol in without {
             assert_eq!(why(protocol).unwrap().1, format!("only {named} have a place for a token"));
@@ -581,6 +594,14 @@ mod tests {
             ("bbq+tcp://127.0.0.1:1?on_full=drop-newest", "contradicts bbq"),
             ("lines+unix:///run/log?distribution=reuseport", "unix sockets"),
             ("bbq+tcp://127.0.0.1:1?on_oversize=cut", "on_oversize has no meaning here"),
+            ("bbq+tcp://127.0.0.1:1?where=true", "where has no meaning here: the batches of bbq clients"),
+            ("bbq+udp://127.0.0.1:1?redact=s/a/b/", "write it at a sink"),
+            ("lines+tcp://127.0.0.1:1?where=sverity < 4", "where: column 1: \"sverity\" is not a name"),
+            ("lines+tcp://127.0.0.1:1?where=fields.pod == 'a'", "only messages of readers have fields"),
+            ("lines+tcp://127.0.0.1:1?sample=2", "above 0 and up to 1"),
+            ("lines+tcp://127.0.0.1:1?redact=a", "write s/PATTERN/WITH/"),
+            ("lines+tcp://127.0.0.1:1?parse=json", "it has no use here without where"),
+            ("lines+tcp://127.0.0.1:1?parse=xml", "json, logfmt, syslog or /PATTERN/"),
             ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
             ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),
             ("syslog+udp://127.0.0.1:1?defer_ms=5", "defer_ms has no meaning here"),

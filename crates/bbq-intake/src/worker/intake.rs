@@ -84,12 +84,36 @@ impl Intake {
         let mut own = self.own.borrow_mut();
         let was_empty = batcher.is_empty();
         let before = own.next + batcher.records();
+        if batcher.filters() {
+            drop((batcher, own));
+            return self.filtered_frames(listener_index, peer, produce);
+        }
         let mut to = self.lane_input(&mut own);
         produce(&listener.spec.rules, &mut |frame| batcher.take(frame, peer, &mut to));
         if was_empty && !batcher.is_empty() {
             self.flush_wanted.notify_one();
         }
         own.next + batcher.records() - before
+    }
+
+    /// The same for a listener with rules. What they leave out counts as taken, too.
+    fn filtered_frames(
+        &self,
+        listener_index: usize,
+        peer: Peer,
+        produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
+    ) -> u64 {
+        let listener = &self.listeners[listener_index];
+        let mut batcher = listener.batcher.borrow_mut();
+        let mut own = self.own.borrow_mut();
+        let was_empty = batcher.is_empty();
+        let before = own.next + batcher.records() + batcher.left_out();
+        let mut to = self.lane_input(&mut own);
+        produce(&listener.spec.rules, &mut |frame| batcher.take_filtered(frame, peer, &mut to));
+        if was_empty && !batcher.is_empty() {
+            self.flush_wanted.notify_one();
+        }
+        own.next + batcher.records() + batcher.left_out() - before
     }
 
     fn lane_input<'a>(&'a self, stream: &'a mut OwnStream) -> LaneInput<'a> {

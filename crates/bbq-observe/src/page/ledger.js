@@ -1,4 +1,4 @@
-// The ledger in one line: received = delivered + queued + dropped, + filtered if rules leave messages out, and whether it balances.
+// The ledger in one line: received = delivered + queued + dropped + filtered, and whether it balances.
 
 import { byId, element, setAttribute, setText } from "./element.js";
 import { count, data, exact, setData } from "./number.js";
@@ -23,16 +23,16 @@ export class Ledger {
   }
 
   update(status, rates) {
-    const { received, delivered, delivered_by_any, queued, dropped, filtered } = status.ledger;
+    const { received, delivered, delivered_by_any, queued, dropped, filtered = 0 } = status.ledger;
     const lost = sum(dropped);
-    // Most servers have no rules.
-    this.terms[4].line.hidden = filtered === 0;
     [received, delivered, queued, lost, filtered].forEach((value, place) => setData(this.terms[place].value, value, count(value)));
     setData(this.any, delivered_by_any, count(delivered_by_any));
     this.also.hidden = status.sinks.length < 2;
     setText(this.terms[1].label, status.sinks.length > 1 ? "delivered by all sinks" : "delivered");
+    // Most servers filter nothing.
+    this.terms[4].line.hidden = filtered === 0;
     const off = received - delivered - queued - lost - filtered;
-    const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered + status.ledger.filtered);
+    const isMoving = rates.changed((status) => status.ledger.received + status.ledger.delivered);
     const balance = byId("balance");
     if (off === 0) {
       setText(balance, "\u2713 balances");

@@ -24,7 +24,7 @@ pub(super) struct Model {
     /// The problems first.
     pub(super) findings: Vec<Finding>,
     /// The ledger: received, delivered, queued, dropped.
-    pub(super) terms: Vec<Term>,
+    pub(super) terms: [Term; 5],
     pub(super) balance: Balance,
     /// What comes and goes per second; the time to an acknowledgement and the connections; the spool.
     pub(super) facts: [String; 3],
@@ -89,24 +89,21 @@ impl Model {
     }
 }
 
-fn terms(pair: Pair<'_>) -> Vec<Term> {
+fn terms(pair: Pair<'_>) -> [Term; 5] {
     let ledger = &pair.now.status.ledger;
-    let terms = [
+    [
         Term { name: "received", value: ledger.received },
         Term { name: "delivered", value: ledger.delivered },
         Term { name: "queued", value: ledger.queued },
         Term { name: "dropped", value: tables::sum(&ledger.dropped) },
-    ];
-    // Most servers have no rules.
-    let filtered = (ledger.filtered > 0).then_some(Term { name: "filtered", value: ledger.filtered });
-    terms.into_iter().chain(filtered).collect()
+        Term { name: "filtered", value: ledger.filtered },
+    ]
 }
 
 fn balance(pair: Pair<'_>) -> Balance {
     let ledger = &pair.now.status.ledger;
-    let parts =
-        [ledger.delivered, ledger.queued, tables::sum(&ledger.dropped), ledger.filtered].map(i128::from);
-    match i128::from(ledger.received) - parts.iter().sum::<i128>() {
+    let parts = [ledger.delivered, ledger.queued, tables::sum(&ledger.dropped), ledger.filtered];
+    match i128::from(ledger.received) - parts.map(i128::from).iter().sum::<i128>() {
         0 => Balance::Balances,
         _ if pair.has_changed(|status| {
             let ledger = &status.ledger;

@@ -167,7 +167,9 @@ fn sums(model: &Model, columns: usize, look: &Look) -> Vec<Line<'static>> {
     };
     let equation = |shown: fn(u64) -> String| {
         let signs = ["", " = ", " + ", " + ", " + "];
-        let terms = model.terms.iter().zip(signs);
+        // Most servers filter nothing.
+        let is_shown = |(Term { name, value }, _): &(&Term, &str)| *name != "filtered" || *value > 0;
+        let terms = model.terms.iter().zip(signs).filter(is_shown);
         terms
             .map(|(Term { name, value }, sign)| format!("{sign}{name} {}", shown(*value)))
             .collect::<String>()

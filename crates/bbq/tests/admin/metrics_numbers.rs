@@ -157,7 +157,7 @@ impl Told {
         let fields = [
             ("sink_delivered_messages_total", "delivered"),
             ("sink_filtered_messages_total", "filtered"),
-            ("sink_rules_failed_total", "rules_failed"),
+            ("sink_filter_failed_messages_total", "filter_failed"),
             ("sink_queued_messages", "queued"),
             ("sink_lag_seconds", "lag_seconds"),
             ("sink_dead_letters_deleted_messages_total", "letters_deleted"),

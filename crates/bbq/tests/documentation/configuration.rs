@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, READ_OPTIONS, SpecOption, Subject, Values};
+use bbq_server::config::{FILE_KEYS, NAME_OPTION, SpecOption, Subject, Values, listen_options, read_options};
 use tempfile::TempDir;
 
 use crate::pages::{self, BBQ};
@@ -141,11 +141,11 @@ fn table_of(name: &str) -> String {
             table("key | option", keys)
         }
         "options of listeners" => {
-            let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS);
+            let listen = [&NAME_OPTION].into_iter().chain(listen_options());
             table("key", listen.map(|option| (words(option), option)))
         }
         "options of readers" => {
-            let read = [&NAME_OPTION].into_iter().chain(&READ_OPTIONS);
+            let read = [&NAME_OPTION].into_iter().chain(read_options());
             table("key", read.map(|option| (words(option), option)))
         }
         "options of sinks" => {
@@ -307,7 +307,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         "group",
     ];
     let is_text = |option: &&SpecOption| !elsewhere.contains(&option.key);
-    let listen: Vec<SpecOption> = LISTEN_OPTIONS.iter().filter(is_text).cloned().collect();
+    let listen: Vec<SpecOption> = listen_options().filter(is_text).cloned().collect();
     try_values(&listen, |pair| {
         // A key without effect is refused.
         let is_for_udp = ["receive_buffer_bytes", "spread"].iter().any(|key| pair.starts_with(key));

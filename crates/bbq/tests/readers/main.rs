@@ -1,6 +1,7 @@
 //! A server that reads files: each line once, and in order, whatever happens to files and server.
 
 mod files;
+mod filtered;
 mod full;
 mod json;
 mod killed;

@@ -14,6 +14,7 @@ mod client_stalled;
 mod curl;
 mod curl_killed;
 mod exactly_once;
+mod filtered;
 mod guide;
 mod http;
 mod http2;

@@ -5,6 +5,7 @@ mod binary;
 mod deferred;
 mod empty_records;
 mod endless_line;
+mod filters;
 mod incomplete;
 mod json_fields;
 mod large_lines;

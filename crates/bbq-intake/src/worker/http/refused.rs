@@ -29,6 +29,10 @@ pub(super) enum Refused {
     LogsTooLarge { bytes_max: usize },
     #[error("OTLP logs are not numbered; leave BBQ-Stream and BBQ-Sequence out")]
     NumberedLogs,
+    #[error(
+        "this listener filters messages (where, sample, redact), so they have no numbers of their sender; leave BBQ-Stream and BBQ-Sequence out"
+    )]
+    NumberedFiltered,
     #[error("use POST; CORS is not supported, so a page of another site cannot send here")]
     Method,
     #[error("an HTTP/1.1 request must have one Host header, and no request may have two")]
@@ -108,6 +112,7 @@ impl Refused {
             | Refused::NotDecoded(_)
             | Refused::Logs(_)
             | Refused::NumberedLogs
+            | Refused::NumberedFiltered
             | Refused::Numbers
             | Refused::Stream(NotAdmitted::Own)
             | Refused::NumbersWithoutAck => StatusCode::BAD_REQUEST,

@@ -78,6 +78,7 @@ impl Source {
         let numbers = headers::numbers(request.headers())?;
         match (numbers, route) {
             (Some(_), Route::Logs(_) | Route::Grpc) => return Err(Refused::NumberedLogs),
+            (Some(_), _) if self.listener().spec.filter.is_some() => return Err(Refused::NumberedFiltered),
             (Some(_), _) if ack == Ack::None => return Err(Refused::NumbersWithoutAck),
             _ => {}
         }

@@ -12,6 +12,7 @@ use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamI
 use tokio::sync::oneshot;
 
 use super::coalescing;
+use super::filter::{Filter, Filtered};
 use crate::listen::{ListenSpec, OnFull};
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
@@ -68,6 +69,8 @@ pub(crate) struct Batcher {
     message_bytes_max: usize,
     ledger: Arc<ListenerLedger>,
     undurable: Arc<Undurable>,
+    /// `None` if the listener keeps all messages as they come.
+    filter: Option<Box<Filter>>,
 }
 
 impl Batcher {
@@ -89,7 +92,18 @@ impl Batcher {
             message_bytes_max: spec.rules.message_bytes_max as usize,
             ledger,
             undurable,
+            filter: spec.filter.as_ref().map(|rules| Box::new(Filter::new(rules, &spec.source))),
         }
+    }
+
+    /// Whether messages go through [`Batcher::take_filtered`].
+    pub(crate) fn filters(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Messages that were left out, in the life of this batcher.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.filter.as_ref().map_or(0, |filter| filter.left_out)
     }
 
     /// Messages in the batch.
@@ -125,6 +139,28 @@ impl Batcher {
         }
     }
 
+    /// Takes what a framer found, if the rules of the listener keep it.
+    pub(crate) fn take_filtered(&mut self, frame: Frame<'_>, peer: Peer, to: &mut LaneInput<'_>) {
+        let message = match frame {
+            Frame::Message(message) | Frame::Cut { message, .. } => message,
+            other => return self.take(other, peer, to),
+        };
+        let Some(mut filter) = self.filter.take() else { return self.take(frame, peer, to) };
+        match filter.judge(self.kind, message, peer, to.stream.id) {
+            Filtered::Kept(message) => {
+                if let Frame::Cut { .. } = frame {
+                    self.ledger.add_cut(1);
+                }
+                self.push(message, peer, to);
+            }
+            Filtered::LeftOut => {
+                self.ledger.add_filtered(1);
+                filter.left_out += 1;
+            }
+        }
+        self.filter = Some(filter);
+    }
+
     #[inline]
     fn push(&mut self, message: &[u8], peer: Peer, to: &mut LaneInput<'_>) {
         if !self.has_room() {
@@ -150,7 +186,7 @@ impl Batcher {
         self.builder.push_from(message, peer);
     }
 
-    /// Takes all of these records into one batch, or none. Returns how many they are.
+    /// Takes all of these records into one batch, or none. Returns how many are in the batch: rules may leave some out, which are taken, too.
     ///
     /// # Errors
     /// Why none was taken.
@@ -161,9 +197,37 @@ impl Batcher {
         peer: Peer,
         to: &mut LaneInput<'_>,
     ) -> Result<u32, NotTaken> {
+        let bytes_max = self.message_bytes_max;
+        let Some(mut filter) = self.filter.take() else {
+            return self.append_all(kind, records, peer, bytes_max, to);
+        };
+        if records.clone().any(|record| record.len() > bytes_max) {
+            self.filter = Some(filter);
+            return Err(NotTaken::TooLarge);
+        }
+        let judged = filter.judge_all(kind, records, peer, to.stream.id);
+        // Replacements may make a record a little longer than the listener allows its senders.
+        let appended = self.append_all(kind, filter.kept(), peer, usize::MAX, to);
+        if appended.is_ok() {
+            // Otherwise the sender tries again, or they are counted as dropped.
+            self.ledger.add_filtered(judged.left_out);
+            filter.settle(judged);
+        }
+        self.filter = Some(filter);
+        appended
+    }
+
+    fn append_all<'a>(
+        &mut self,
+        kind: SourceKind,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+        bytes_max: usize,
+        to: &mut LaneInput<'_>,
+    ) -> Result<u32, NotTaken> {
         let (mut count, mut bytes) = (0, 0);
         for record in records.clone() {
-            if record.len() > self.message_bytes_max {
+            if record.len() > bytes_max {
                 return Err(NotTaken::TooLarge);
             }
             count += 1;

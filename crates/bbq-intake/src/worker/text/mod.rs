@@ -5,5 +5,6 @@ pub(crate) mod begin;
 pub(crate) mod coalescing;
 pub(crate) mod connection;
 pub(crate) mod connections;
+mod filter;
 pub(crate) mod framer;
 pub(crate) mod reading;
