@@ -27,8 +27,7 @@ static OPTIONS: [SpecOption; 4] = [
         key: WHERE,
         values: Values::Text { form: "an expression (docs/FILTERS.md)", pattern: "." },
         default: "every message",
-        meaning: "keeps the messages for which the expression is true, such as `severity <= 4 || listener == \"audit\"`. The others are \
-                  counted (`filtered`)",
+        meaning: "keeps the messages for which the expression is true, such as `severity <= 4`. The others are counted (`filtered`)",
     },
     SpecOption {
         key: SAMPLE,

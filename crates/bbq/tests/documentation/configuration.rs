@@ -293,7 +293,7 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
     // Those of TLS, of tokens and of credentials name files, which must be there and fit each other (access/tls_configuration.rs, sinks/https.rs). Those of
-    // a socket's file, and names of servers, are tried by the unit tests of bbq-server.
+    // a socket's file, and names of servers, are tried by the unit tests of bbq-server; those of rules by bbq-intake and bbq-rules.
     let elsewhere = [
         "tls_ca",
         "tls_cert",
@@ -305,6 +305,10 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         "mode",
         "owner",
         "group",
+        "where",
+        "sample",
+        "redact",
+        "parse",
     ];
     let is_text = |option: &&SpecOption| !elsewhere.contains(&option.key);
     let listen: Vec<SpecOption> = listen_options().filter(is_text).cloned().collect();
