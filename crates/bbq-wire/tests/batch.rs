@@ -521,6 +521,75 @@ fn fields_and_details_pass_every_server() {
 }
 
 #[test]
+fn fields_of_records_pass_every_server() {
+    let of = |number: u64| [("unit", if number.is_multiple_of(2) { "a.service" } else { "b.service" })];
+    let check = |batch: &Batch<'_>, numbers: std::ops::Range<u64>| {
+        let mut sets = batch.record_fields().sets();
+        for number in numbers {
+            let fields: Vec<_> = sets.next().unwrap().collect();
+            // The record with number 7 has none.
+            let expected = if number == 7 { Vec::new() } else { of(number).to_vec() };
+            assert_eq!(fields, expected, "{number}");
+        }
+    };
+    for compression in [Compression::None, Compression::Lz4] {
+        let mut builder = BatchBuilder::new();
+        for number in 5..15 {
+            builder.push(&[b'x'; 50]);
+            if number != 7 {
+                builder.set_record_fields(of(number).into_iter());
+            }
+            // A batch can be finished in between.
+            builder.finish(&identity(compression)).unwrap();
+        }
+        let bytes = builder.finish(&identity(compression)).unwrap().to_vec();
+        let mut unpacked = Vec::new();
+        let batch = Batch::verify(&bytes, LIMITS, &mut unpacked).unwrap();
+        let mut sent = Vec::new();
+        let here = Origin { received_ns: 9, listener: "journal" };
+        batch.append_relayed(&here, Peer::Unnamed, &mut Vec::new(), &mut sent);
+        for bytes in [&bytes, &sent] {
+            let mut unpacked = Vec::new();
+            let batch = Batch::verify(bytes, LIMITS, &mut unpacked).unwrap();
+            check(&batch, 5..15);
+            let mut first = 5;
+            for part in batch.parts(3, 1 << 20) {
+                check(&part, first..first + u64::from(part.header.records));
+                first += u64::from(part.header.records);
+            }
+            let mut part = Vec::new();
+            batch.append_part(Span { first: 7, last: 9 }, &mut part);
+            let mut unpacked = Vec::new();
+            check(&Batch::verify(&part, LIMITS, &mut unpacked).unwrap(), 7..10);
+        }
+    }
+}
+
+#[test]
+fn damaged_fields_of_records_are_refused() {
+    let mut builder = BatchBuilder::new();
+    builder.push(b"1");
+    builder.set_record_fields([("n", "v")].into_iter());
+    builder.push(b"2");
+    let bytes = builder.finish(&identity(Compression::None)).unwrap().to_vec();
+    // Key and length, one set of four bytes, and the places of both records.
+    let value = bytes.len() - 8;
+    assert_eq!(bytes[value - 1..], [8, 1, 4, 1, b'n', 1, b'v', 1, 0]);
+    let verify = |at: usize, byte: u8| {
+        let mut damaged = bytes.clone();
+        damaged[value + at] = byte;
+        let crc = crc32c(&damaged[8..]);
+        damaged[4..8].copy_from_slice(&crc.to_le_bytes());
+        let mut unpacked = Vec::new();
+        Batch::verify(&damaged, LIMITS, &mut unpacked).map(|_| ())
+    };
+    assert_eq!(verify(7, 1), Ok(()));
+    for (at, byte) in [(0, 0), (0, 2), (1, 3), (1, 5), (1, 200), (6, 2), (7, 2), (7, 0x80)] {
+        assert_eq!(verify(at, byte), Err(BatchError::Attributes), "{byte} at {at}");
+    }
+}
+
+#[test]
 fn fields_are_cut_at_their_limits_and_details_are_of_every_record() {
     let mut builder = BatchBuilder::new();
     let long = "v".repeat(FIELD_VALUE_BYTES_MAX + 1);

@@ -18,6 +18,8 @@ const KEY_GIVEN_UP: u32 = 4;
 const KEY_FIELDS: u32 = 5;
 /// Key of the attribute with the time and the output of each record.
 const KEY_DETAILS: u32 = 6;
+/// Key of the attribute with the fields that each record has of its own.
+const KEY_RECORD_FIELDS: u32 = 7;
 
 /// Bytes of one encoded [`Detail`]: output, time.
 pub(super) const DETAIL_BYTES: usize = 1 + 8;
@@ -96,6 +98,13 @@ impl Iterator for Details<'_> {
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// Of encoded fields.
+    pub(super) fn of(rest: &'a [u8]) -> Fields<'a> {
+        Fields { rest }
+    }
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -286,18 +295,30 @@ pub(super) fn put_given_up(numbers: u64, out: &mut Vec<u8>) {
 /// Appends the fields that all records have in common. What is over the limits is cut off or left out.
 pub(super) fn put_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>, out: &mut Vec<u8>) {
     let mut value = Vec::new();
-    for (name, text) in fields.take(FIELDS_MAX) {
-        for (text, most) in [(name, FIELD_NAME_BYTES_MAX), (text, FIELD_VALUE_BYTES_MAX)] {
-            let text = &text[..text.floor_char_boundary(most)];
-            varint::put(text.len() as u32, &mut value);
-            value.extend_from_slice(text.as_bytes());
-        }
-    }
+    encode_fields(fields, &mut value);
     if !value.is_empty() {
         varint::put(KEY_FIELDS, out);
         varint::put(value.len() as u32, out);
         out.extend_from_slice(&value);
     }
+}
+
+/// Appends names and values. What is over the limits is cut off or left out.
+pub(super) fn encode_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>, value: &mut Vec<u8>) {
+    for (name, text) in fields.take(FIELDS_MAX) {
+        for (text, most) in [(name, FIELD_NAME_BYTES_MAX), (text, FIELD_VALUE_BYTES_MAX)] {
+            let text = &text[..text.floor_char_boundary(most)];
+            varint::put(text.len() as u32, value);
+            value.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// Appends the attribute with the fields of each record, `value` being its encoded value.
+pub(super) fn put_record_fields(value: &[u8], out: &mut Vec<u8>) {
+    varint::put(KEY_RECORD_FIELDS, out);
+    varint::put(u32::try_from(value.len()).unwrap_or(u32::MAX), out);
+    out.extend_from_slice(value);
 }
 
 /// Appends the attribute with the details of all records, `details` being its encoded value.
@@ -310,17 +331,21 @@ pub(super) fn put_details(details: &[u8], out: &mut Vec<u8>) {
 /// Bytes that [`put_given_up`] appends.
 pub(super) const GIVEN_UP_BYTES: usize = 1 + 1 + 8;
 
-/// Reads all attributes, and returns the peers and the details, each of which every one of the `records` has or none.
+/// What is known of each record: of every one, or of none. The fields are the value of their attribute, unchecked.
+pub(super) type OfEach<'a> = (PeerRuns<'a>, Details<'a>, &'a [u8]);
+
+/// Reads all attributes, and returns what is known of each of the `records`.
 ///
 /// # Errors
 /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
-pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<(PeerRuns<'_>, Details<'_>), BatchError> {
-    let (mut peers, mut details): (&[u8], &[u8]) = (&[], &[]);
+pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<OfEach<'_>, BatchError> {
+    let (mut peers, mut details, mut fields): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
     while !attributes.is_empty() {
         let (key, value) = take(&mut attributes).ok_or(BatchError::Attributes)?;
         match key {
             KEY_PEERS => peers = value,
             KEY_DETAILS => details = value,
+            KEY_RECORD_FIELDS => fields = value,
             _ => {}
         }
     }
@@ -330,7 +355,8 @@ pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<(PeerRuns<'_>,
     let mut walk = Runs { rest: peers };
     let named: u64 = walk.by_ref().map(|(records, _)| u64::from(records)).sum();
     if walk.rest.is_empty() && (peers.is_empty() || named == u64::from(records)) {
-        Ok((PeerRuns { runs: Runs { rest: peers }, passed: 0 }, Details { rest: details }))
+        let peers = PeerRuns { runs: Runs { rest: peers }, passed: 0 };
+        Ok((peers, Details { rest: details }, fields))
     } else {
         Err(BatchError::Attributes)
     }

@@ -2,10 +2,11 @@
 
 use super::attributes::{
     DETAIL_BYTES, Detail, GIVEN_UP_BYTES, Origin, put_details, put_fields, put_given_up, put_origin,
-    put_peers, put_rejection, put_run,
+    put_peers, put_record_fields, put_rejection, put_run,
 };
 use super::crc32c;
 use super::format::CRC_FROM;
+use super::record_fields::FieldsBuilder;
 use crate::limits::{
     BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX, ORIGIN_LISTENER_BYTES_MAX,
     REJECTION_BYTES_MAX,
@@ -57,6 +58,7 @@ struct RareAttributes {
     fields: Vec<u8>,
     /// The value of the attribute: the details of the first records.
     details: Vec<u8>,
+    record_fields: FieldsBuilder,
 }
 
 impl Default for BatchBuilder {
@@ -179,6 +181,19 @@ impl BatchBuilder {
         put_fields(fields, encoded);
     }
 
+    /// Notes fields that the last record has of its own, by name and value, within the same limits. The caller leaves room for them.
+    pub fn set_record_fields<'a>(&mut self, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.reopen();
+        let records = self.records;
+        self.rare.get_or_insert_default().record_fields.set(records, fields);
+    }
+
+    /// Bytes that details and fields of records add to the body so far.
+    #[must_use]
+    pub fn detail_bytes(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.details.len() + rare.record_fields.bytes())
+    }
+
     /// Notes why a destination rejected the records, in at most [`REJECTION_BYTES_MAX`]; what is behind that is cut off.
     pub fn set_rejection(&mut self, why: &str) {
         self.reopen();
@@ -254,6 +269,11 @@ impl BatchBuilder {
             if !rare.details.is_empty() {
                 rare.details.resize(self.records as usize * DETAIL_BYTES, 0);
                 put_details(&rare.details, &mut self.bytes);
+            }
+            if rare.record_fields.bytes() > 0 {
+                let mut value = Vec::new();
+                rare.record_fields.encode(self.records, &mut value);
+                put_record_fields(&value, &mut self.bytes);
             }
         }
         let raw_bytes = self.bytes.len() - BATCH_HEADER_BYTES;

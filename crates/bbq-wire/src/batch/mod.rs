@@ -24,6 +24,7 @@
 //!      1  peers              runs, each: how many records (varint), peer: kind 0 | 4 address port | 6 address port
 //!      5  fields             each: length (varint), name, length (varint), value
 //!      6  details            of each record: output 0 | 1 stdout | 2 stderr, time in nanoseconds since 1970-01-01 UTC (8 bytes)
+//!      7  record fields     sets of fields, and of each record the place of its set (see `record_fields`)
 //! ```
 //!
 //! Not here: who may send a batch, and whether it is new (the session and the server's stream table).
@@ -35,7 +36,9 @@ mod builder;
 mod error;
 mod format;
 mod header;
+mod of_records;
 mod parts;
+mod record_fields;
 mod relay;
 mod view;
 
@@ -45,6 +48,7 @@ pub use error::BatchError;
 pub(crate) use format::MAGIC;
 pub use header::{BatchHeader, Compression, SourceKind};
 pub use parts::Parts;
+pub use record_fields::{FieldSets, RecordFields};
 pub use view::{Batch, BatchLimits, Records};
 
 /// CRC-32C (Castagnoli), as iSCSI (RFC 3720 section 12.1) and ext4 use it.

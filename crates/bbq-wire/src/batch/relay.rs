@@ -29,7 +29,7 @@ impl Batch<'_> {
         });
     }
 
-    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection, peers, fields and details. Not compressed.
+    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection, peers, details and fields. Not compressed.
     pub fn append_part(&self, numbers: Span, out: &mut Vec<u8>) {
         let mut builder = BatchBuilder::new();
         if let Some(origin) = self.origin() {
@@ -42,6 +42,7 @@ impl Batch<'_> {
             builder.set_fields(self.fields());
         }
         let mut details = self.details();
+        let mut fields = self.record_fields().sets();
         let mut runs = self.peers();
         let mut run = runs.next();
         for (record, number) in self.records().zip(self.header.first_sequence..) {
@@ -61,6 +62,11 @@ impl Batch<'_> {
                 && (numbers.first..=numbers.last).contains(&number)
             {
                 builder.set_detail(detail);
+            }
+            if let Some(fields) = fields.next()
+                && (numbers.first..=numbers.last).contains(&number)
+            {
+                builder.set_record_fields(fields);
             }
         }
         let identity = BatchIdentity {

@@ -3,6 +3,8 @@
 use super::attributes::{self, Details, Fields, Origin, PeerRuns};
 use super::crc32c;
 use super::format::{CRC_FROM, MAGIC};
+use super::of_records::OfRecords;
+use super::record_fields::RecordFields;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
 use crate::{BatchError, BatchHeader, Compression, Span, varint};
 
@@ -27,8 +29,7 @@ pub struct Batch<'a> {
     /// The header.
     pub header: BatchHeader,
     pub(super) records: &'a [u8],
-    pub(super) peers: PeerRuns<'a>,
-    pub(super) details: Details<'a>,
+    pub(super) of_records: OfRecords<'a>,
     pub(super) attributes: &'a [u8],
 }
 
@@ -76,8 +77,8 @@ impl<'a> Batch<'a> {
         let body = raw_body(&header, &bytes[BATCH_HEADER_BYTES..], scratch)?;
         let (records, attributes) = body.split_at(header.records_bytes as usize);
         check_records(records, header.records, limits.message_bytes_max)?;
-        let (peers, details) = attributes::read(attributes, header.records)?;
-        Ok(Batch { header, records, peers, details, attributes })
+        let of_records = OfRecords::read(attributes, header.records)?;
+        Ok(Batch { header, records, of_records, attributes })
     }
 
     /// The batch in `bytes`, which this process has verified or built, and kept in memory since. Header and compression are read,
@@ -92,8 +93,8 @@ impl<'a> Batch<'a> {
         let body =
             bytes.get(BATCH_HEADER_BYTES..header.total_bytes()).ok_or(truncated(header.total_bytes()))?;
         let (records, attributes) = raw_body(&header, body, scratch)?.split_at(header.records_bytes as usize);
-        let (peers, details) = attributes::read(attributes, header.records)?;
-        Ok(Batch { header, records, peers, details, attributes })
+        let of_records = OfRecords::read(attributes, header.records)?;
+        Ok(Batch { header, records, of_records, attributes })
     }
 
     /// The records, in order.
@@ -125,8 +126,7 @@ impl<'a> Batch<'a> {
         self.header.records -= records;
         self.header.records_bytes = rest.len() as u32;
         self.header.first_sequence += u64::from(records);
-        self.peers.pass_over(records);
-        self.details.pass_over(records);
+        self.of_records.pass_over(records);
         part
     }
 
@@ -151,13 +151,19 @@ impl<'a> Batch<'a> {
     /// The peers of the records, in runs; empty if the batch has none.
     #[must_use]
     pub fn peers(&self) -> PeerRuns<'a> {
-        self.peers.clone()
+        self.of_records.peers.clone()
     }
 
     /// What the log of a container says of each record, in order; empty if the batch has no details.
     #[must_use]
     pub fn details(&self) -> Details<'a> {
-        self.details.clone()
+        self.of_records.details.clone()
+    }
+
+    /// The fields that each record has of its own, in order; empty if no record has any.
+    #[must_use]
+    pub fn record_fields(&self) -> RecordFields<'a> {
+        self.of_records.fields.clone()
     }
 
     /// The fields that all records have in common, by name and value; none for nearly every batch.

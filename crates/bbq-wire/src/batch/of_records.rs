@@ -1,0 +1,32 @@
+//! What a batch knows of each of its records.
+
+use super::attributes::{self, Details, PeerRuns};
+use super::record_fields::RecordFields;
+use crate::BatchError;
+
+/// Of every record, or of none.
+#[derive(Clone, Debug)]
+pub(super) struct OfRecords<'a> {
+    pub(super) peers: PeerRuns<'a>,
+    pub(super) details: Details<'a>,
+    pub(super) fields: RecordFields<'a>,
+}
+
+impl<'a> OfRecords<'a> {
+    /// Reads the attributes of so many records.
+    ///
+    /// # Errors
+    /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
+    pub(super) fn read(attributes: &'a [u8], records: u32) -> Result<OfRecords<'a>, BatchError> {
+        let (peers, details, fields) = attributes::read(attributes, records)?;
+        let fields = RecordFields::read(fields, records).ok_or(BatchError::Attributes)?;
+        Ok(OfRecords { peers, details, fields })
+    }
+
+    /// Skips `records` records.
+    pub(super) fn pass_over(&mut self, records: u32) {
+        self.peers.pass_over(records);
+        self.details.pass_over(records);
+        self.fields.pass_over(records);
+    }
+}

@@ -1,0 +1,147 @@
+//! The fields that each record of a batch has of its own, as entries of the journal have. Many records have the same ones, so each set of
+//! fields is there once.
+//!
+//! ```text
+//! sets                     how many (varint), of each: length (varint), fields as in the attribute `fields`
+//! of each record           0 for no fields, or the place of its set from 1 (varint)
+//! ```
+//!
+//! Invariant: every place that is read is that of a set.
+
+use std::collections::HashMap;
+
+use super::attributes::{Fields, encode_fields};
+use crate::varint;
+
+/// Iterates the fields of the records of a batch, one item for each record, or none.
+#[derive(Clone, Debug, Default)]
+pub struct RecordFields<'a> {
+    sets: &'a [u8],
+    places: &'a [u8],
+}
+
+impl<'a> RecordFields<'a> {
+    /// Checks the value of the attribute; `None` if it does not fit these records.
+    pub(super) fn read(value: &'a [u8], records: u32) -> Option<RecordFields<'a>> {
+        if value.is_empty() {
+            return Some(RecordFields::default());
+        }
+        let mut places = value;
+        let sets = varint::take(&mut places)?;
+        let behind_count = places;
+        for _ in 0..sets {
+            let bytes = varint::take(&mut places)? as usize;
+            places = places.get(bytes..)?;
+        }
+        let mut rest = places;
+        for _ in 0..records {
+            if varint::take(&mut rest)? > sets {
+                return None;
+            }
+        }
+        let sets = &behind_count[..behind_count.len() - places.len()];
+        rest.is_empty().then_some(RecordFields { sets, places })
+    }
+
+    /// Whether no record has fields of its own.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Skips `records` records.
+    pub(super) fn pass_over(&mut self, records: u32) {
+        (0..records).for_each(|_| {
+            // Checked: it is there, unless no record has fields.
+            let _place = varint::take(&mut self.places);
+        });
+    }
+
+    /// The sets, for reading the fields of many records.
+    #[must_use]
+    pub fn sets(&self) -> FieldSets<'a> {
+        let (mut rest, mut sets) = (self.sets, Vec::new());
+        while let Some(bytes) = varint::take(&mut rest)
+            && let Some((set, behind)) = rest.split_at_checked(bytes as usize)
+        {
+            sets.push(set);
+            rest = behind;
+        }
+        FieldSets { sets, places: self.places }
+    }
+}
+
+/// Returns the fields of each record in turn.
+#[derive(Clone, Debug)]
+pub struct FieldSets<'a> {
+    sets: Vec<&'a [u8]>,
+    places: &'a [u8],
+}
+
+impl<'a> Iterator for FieldSets<'a> {
+    type Item = Fields<'a>;
+
+    fn next(&mut self) -> Option<Fields<'a>> {
+        let place = varint::take(&mut self.places)? as usize;
+        let set = place.checked_sub(1).and_then(|index| self.sets.get(index));
+        Some(Fields::of(set.copied().unwrap_or_default()))
+    }
+}
+
+/// Collects the fields of records, each set once.
+#[derive(Debug, Default)]
+pub(super) struct FieldsBuilder {
+    /// The place of each set, from 1.
+    known: HashMap<Vec<u8>, u32>,
+    /// The encoded sets with their lengths.
+    sets: Vec<u8>,
+    /// Of each record so far.
+    places: Vec<u8>,
+    /// How many records have a place.
+    placed: u32,
+    set: Vec<u8>,
+}
+
+impl FieldsBuilder {
+    /// Notes the fields of the last one of `records` records. Those before it that have no place have no fields.
+    pub(super) fn set<'a>(&mut self, records: u32, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.fill(records.saturating_sub(1));
+        self.set.clear();
+        encode_fields(fields, &mut self.set);
+        let place = match self.known.get(self.set.as_slice()) {
+            _ if self.set.is_empty() => 0,
+            Some(place) => *place,
+            None => {
+                let place = self.known.len() as u32 + 1;
+                self.known.insert(self.set.clone(), place);
+                varint::put(self.set.len() as u32, &mut self.sets);
+                self.sets.extend_from_slice(&self.set);
+                place
+            }
+        };
+        if self.placed < records {
+            varint::put(place, &mut self.places);
+            self.placed = records;
+        }
+    }
+
+    fn fill(&mut self, records: u32) {
+        while self.placed < records {
+            varint::put(0, &mut self.places);
+            self.placed += 1;
+        }
+    }
+
+    /// Bytes of the attribute so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.sets.len() + self.places.len()
+    }
+
+    /// Appends the value of the attribute for so many records.
+    pub(super) fn encode(&mut self, records: u32, value: &mut Vec<u8>) {
+        self.fill(records);
+        varint::put(self.known.len() as u32, value);
+        value.extend_from_slice(&self.sets);
+        value.extend_from_slice(&self.places);
+    }
+}
