@@ -71,7 +71,7 @@ pub static FILE_KEYS: [FileKey; 19] = [
             key: "read",
             values: Values::Specs(0..=READERS_MAX as u64),
             default: NO_SPECS,
-            meaning: "the files and container logs to read, each line once. The option may be repeated, and replaces all readers of the file",
+            meaning: "the files, container logs and journals to read, each line once. The option may be repeated, and replaces all readers of the file",
         },
     },
     FileKey {

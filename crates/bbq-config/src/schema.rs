@@ -68,10 +68,12 @@ fn of_values(kinds: &Kinds, key: &str, values: &Values) -> Value {
         Values::Specs(range) => {
             let specs = match key {
                 "listen" => listeners(kinds),
-                "read" => {
-                    of_spec(kinds, "^(file:.|containers:)", [&NAME_OPTION].into_iter().chain(read_options()))
-                        .to_vec()
-                }
+                "read" => of_spec(
+                    kinds,
+                    "^(file:.|containers:|journal:)",
+                    [&NAME_OPTION].into_iter().chain(read_options()),
+                )
+                .to_vec(),
                 _ => sinks(kinds),
             };
             json!({"type": "array", "minItems": range.start(), "maxItems": range.end(), "items": {"anyOf": specs}})

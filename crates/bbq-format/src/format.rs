@@ -1,16 +1,18 @@
 //! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
+use std::borrow::Cow;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::Entry;
-use bbq_wire::batch::{Detail, Origin, Output};
+use bbq_wire::batch::{Detail, Fields, Origin, Output};
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
 use data_encoding::BASE64;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::journal;
 use crate::labels::Labels;
 use crate::names::Names;
 use crate::otlp::{OtlpFields, append_log_records, put_body};
@@ -120,13 +122,13 @@ struct MessageJson<'a> {
     /// Of dead letters: what the destination said.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<&'a str>,
-    /// What a reader says of the file: fields that all of its messages have.
+    /// What a reader says of the message: of its file, or of its entry in a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fields: Option<&'a Map<String, Value>>,
+    fields: Option<Cow<'a, Map<String, Value>>>,
     /// Of a container: stdout or stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'static str>,
-    /// Of a container: when it wrote the message, RFC 3339.
+    /// Of a container: when it wrote the message, RFC 3339. Of a journal: when the entry was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<String>,
     #[serde(flatten)]
@@ -233,8 +235,8 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
 
 fn append_json(entry: &Entry<'_>, shows_rejections: bool, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
     let mut lines = JsonLines::of(entry);
-    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, detail| {
-        lines.append(sequence, peer, &texts.content(raw, detail), out);
+    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, of_reader| {
+        lines.append(sequence, peer, &texts.content(raw, of_reader), out);
         ended(out.len());
     });
 }
@@ -318,8 +320,8 @@ fn append_enveloped(
         }
         String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
     };
-    for_each_message(entry, false, |texts, sequence, raw, peer, detail| {
-        let record = &texts.record(sequence, raw, peer, detail);
+    for_each_message(entry, false, |texts, sequence, raw, peer, of_reader| {
+        let record = &texts.record(sequence, raw, peer, of_reader);
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
                 let id = format!("{}-{}", record.stream, record.sequence);
@@ -397,12 +399,12 @@ impl<'a> BatchTexts<'a> {
         peer: Peer,
         out: &mut Vec<u8>,
     ) {
-        let mut record = self.record(sequence, raw, peer, None);
+        let mut record = self.record(sequence, raw, peer, OfReader::default());
         record.content.message_bytes = message_bytes;
         append_line(&record, out);
     }
 
-    fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer, detail: Option<Detail>) -> Record<'b> {
+    fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer, of_reader: OfReader<'_>) -> Record<'b> {
         Record {
             time: &self.time,
             listener: self.origin.listener,
@@ -410,11 +412,15 @@ impl<'a> BatchTexts<'a> {
             worker: self.worker,
             stream: &self.stream,
             sequence,
-            content: self.content(raw, detail),
+            content: self.content(raw, of_reader),
         }
     }
 
-    fn content<'b>(&'b self, raw: &'b [u8], detail: Option<Detail>) -> MessageJson<'b> {
+    fn content<'b>(
+        &'b self,
+        raw: &'b [u8],
+        OfReader { detail, fields: own }: OfReader<'_>,
+    ) -> MessageJson<'b> {
         let otlp = (self.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
         let text = std::str::from_utf8(raw).ok();
         let output = match detail.map_or(Output::Unknown, |detail| detail.output) {
@@ -427,13 +433,36 @@ impl<'a> BatchTexts<'a> {
             message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
             message_bytes: None,
             rejected: self.rejected,
-            fields: (!self.fields.is_empty()).then_some(&self.fields),
+            fields: self.fields_with(own.clone()),
             output,
             written: detail.filter(|detail| detail.time_ns > 0).map(|detail| rfc3339(detail.time_ns)),
-            syslog: (self.source == SourceKind::Syslog).then(|| syslog::read(raw, self.origin.received_ns)),
+            syslog: match own {
+                Some(own) => Some(journal::fields(own)),
+                None if self.source == SourceKind::Syslog => Some(syslog::read(raw, self.origin.received_ns)),
+                None => None,
+            },
             otlp,
         }
     }
+
+    /// The fields of the batch, and those of a message of its own.
+    fn fields_with(&self, own: Option<Fields<'_>>) -> Option<Cow<'_, Map<String, Value>>> {
+        let fields = match own {
+            None => Cow::Borrowed(&self.fields),
+            Some(own) => {
+                let own = own.map(|(name, value)| (name.to_owned(), value.into()));
+                Cow::Owned(self.fields.clone().into_iter().chain(own).collect())
+            }
+        };
+        (!fields.is_empty()).then_some(fields)
+    }
+}
+
+/// What a reader says of one message.
+#[derive(Clone, Default)]
+struct OfReader<'a> {
+    detail: Option<Detail>,
+    fields: Option<Fields<'a>>,
 }
 
 fn rfc3339(unix_ns: u64) -> String {
@@ -446,13 +475,15 @@ fn rfc3339(unix_ns: u64) -> String {
 fn for_each_message(
     entry: &Entry<'_>,
     shows_rejections: bool,
-    mut f: impl FnMut(&BatchTexts<'_>, u64, &[u8], Peer, Option<Detail>),
+    mut f: impl FnMut(&BatchTexts<'_>, u64, &[u8], Peer, OfReader<'_>),
 ) {
     let mut texts = BatchTexts::of(entry);
     texts.rejected = texts.rejected.filter(|_| shows_rejections);
     let mut details = entry.batch.details();
+    let mut own_fields = entry.batch.record_fields().sets();
     for (sequence, raw, peer) in entry.numbered() {
-        f(&texts, sequence, raw, peer, details.next());
+        let of_reader = OfReader { detail: details.next(), fields: own_fields.next() };
+        f(&texts, sequence, raw, peer, of_reader);
     }
 }
 
@@ -513,8 +544,8 @@ mod tests {
                 with_entry(source, peer, &messages, |entry| {
                     let (mut lines, mut whole) = (Vec::new(), Vec::new());
                     append_json(entry, shows_rejections, &mut lines, |_| {});
-                    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, detail| {
-                        append_line(&texts.record(sequence, raw, peer, detail), &mut whole);
+                    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, of_reader| {
+                        append_line(&texts.record(sequence, raw, peer, of_reader), &mut whole);
                     });
                     let (lines, whole) =
                         (String::from_utf8(lines).unwrap(), String::from_utf8(whole).unwrap());

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod format;
+pub mod journal;
 mod labels;
 pub mod names;
 pub mod otlp;

@@ -127,6 +127,8 @@ impl Parts {
             truncations: of(&view.truncations),
             compressed: of(&view.compressed),
             resting: of(&view.resting),
+            last_entry_second: Some(of(&view.last_entry_second)).filter(|second| *second > 0),
+            restarts: of(&view.restarts),
             problem: view.problem(),
         }
     }

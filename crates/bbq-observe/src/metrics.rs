@@ -273,7 +273,7 @@ fn listeners(status: &Status, text: &mut Text) {
 /// A number of a reader: its name, what it is, and how to read it.
 type ReaderNumber = (&'static str, Kind, &'static str, fn(&super::status::ReaderStatus) -> u64);
 
-const READER_NUMBERS: [ReaderNumber; 10] = [
+const READER_NUMBERS: [ReaderNumber; 12] = [
     (
         "bbq_reader_received_messages",
         Kind::Counter,
@@ -323,6 +323,18 @@ const READER_NUMBERS: [ReaderNumber; 10] = [
         "Times that a file became shorter than what was read of it; since the last reload.",
         |reader| reader.truncations,
     ),
+    (
+        "bbq_reader_last_entry_timestamp_seconds",
+        Kind::Gauge,
+        "Of a journal: when the last entry that was read was written; 0 before the first, and of files.",
+        |reader| reader.last_entry_second.unwrap_or(0),
+    ),
+    (
+        "bbq_reader_restarts",
+        Kind::Counter,
+        "Of a journal: times that journalctl was started again; since the last reload.",
+        |reader| reader.restarts,
+    ),
 ];
 
 /// What readers have lost: the name, what it counts, and how to read it.
@@ -331,7 +343,7 @@ type ReaderLoss = (&'static str, &'static str, fn(&super::status::LossStatus) ->
 const LOSSES: [ReaderLoss; 2] = [
     (
         "bbq_reader_losses",
-        "Files, or lines over the limit, that were not read, by reason; since the last reload.",
+        "Files, lines over the limit, or entries without a message, that were not read, by reason; since the last reload.",
         |loss| loss.count,
     ),
     ("bbq_reader_lost_bytes", "Bytes that were not read, by reason; since the last reload.", |loss| {
@@ -362,7 +374,7 @@ fn readers(status: &Status, text: &mut Text) {
             Some((vec![("reader", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
         });
     }
-    let help = "1 if it cannot read a file.";
+    let help = "1 if it cannot read a file or a journal.";
     text.each(("bbq_reader_failing", Kind::Gauge, help), readers, |reader| {
         Some((vec![("reader", reader.name.clone())], f64::from(u8::from(reader.problem.is_some()))))
     });

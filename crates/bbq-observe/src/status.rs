@@ -65,16 +65,16 @@ pub struct Status {
     pub spool: SpoolStatus,
 }
 
-/// A reader of files.
+/// A reader of files or of a journal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReaderStatus {
     /// As configured.
     pub spec: String,
     /// Its name in the ledger and the spool.
     pub name: String,
-    /// Files that match, and renamed or deleted ones until they are read to their end.
+    /// Files that match, and renamed or deleted ones until they are read to their end. Of a journal: its files.
     pub files: u64,
-    /// Those of them that are open.
+    /// Those of them that are open. Of a journal: 1 while journalctl runs.
     pub open: u64,
     /// Bytes of these files that are not in the spool yet.
     pub behind_bytes: u64,
@@ -98,8 +98,14 @@ pub struct ReaderStatus {
     pub truncations: u64,
     /// Files that are not read because they are compressed.
     pub compressed: u64,
-    /// Files of which nothing more is read until the server starts again, as their lane failed.
+    /// Files, or sequence number ids of a journal, of which nothing more is read until the server starts again, as their lane failed.
     pub resting: u64,
+    /// Of a journal: when the last entry that was read was written, in seconds since 1970; none before the first, and of files.
+    #[serde(default)]
+    pub last_entry_second: Option<u64>,
+    /// Of a journal: times that journalctl was started again, since the start or the last reload.
+    #[serde(default)]
+    pub restarts: u64,
     /// What it cannot read now, and why.
     pub problem: Option<String>,
 }
@@ -107,7 +113,7 @@ pub struct ReaderStatus {
 /// What a reader has lost for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossStatus {
-    /// Lines for the reason `oversize`, otherwise files.
+    /// Lines for the reason `oversize`, entries for `no-message`, otherwise files.
     pub count: u64,
     /// Bytes, as far as they are known.
     pub bytes: u64,

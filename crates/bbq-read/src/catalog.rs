@@ -125,12 +125,11 @@ impl EntryView<'_> {
     }
 }
 
-/// The streams of all catalogs in a directory, so that the server does not forget them while their files are not read yet. A damaged catalog
-/// has none: [`crate::Reader::open`] tells about it.
+/// The streams of all catalogs of files in a directory. A damaged catalog has none.
 ///
 /// # Errors
-/// A catalog cannot be read now: its streams could be forgotten, and their files would be read again.
-pub fn catalogued(directory: &Path, storage: &dyn Storage) -> io::Result<Vec<StreamId>> {
+/// A catalog cannot be read now.
+pub(crate) fn catalogued(directory: &Path, storage: &dyn Storage) -> io::Result<Vec<StreamId>> {
     let names = match storage.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         names => names?,

@@ -15,4 +15,15 @@ pub enum ReadError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no journalctl.
+    #[error(
+        "cannot find {program:?}, which reads the journal; install systemd, or write its path as journalctl=PATH"
+    )]
+    NoJournalctl {
+        /// The program, or its name in PATH.
+        program: PathBuf,
+    },
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
 }

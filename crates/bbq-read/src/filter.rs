@@ -40,6 +40,20 @@ impl Filter {
     pub(crate) fn new(rules: &Rules) -> Filter {
         Filter { rules: rules.for_thread(), scratch: Scratch::default(), redacted: Vec::new() }
     }
+
+    /// The record as it is stored, unless it is left out.
+    pub(crate) fn pass<'a>(&'a mut self, message: &Message<'a>) -> Option<&'a [u8]> {
+        let Filter { rules, scratch, redacted } = self;
+        if rules.leaves_out() && !rules.keeps(message, scratch) {
+            return None;
+        }
+        redacted.clear();
+        if redacted.capacity() > BUFFER_KEPT_BYTES {
+            *redacted = Vec::new();
+        }
+        let is_changed = rules.redact(message.source, message.record, redacted);
+        Some(if is_changed { redacted } else { message.record })
+    }
 }
 
 impl Records<'_> {
@@ -47,7 +61,7 @@ impl Records<'_> {
     pub(crate) fn push(&mut self, record: &[u8], detail: Detail, end: usize) {
         let record = match &mut self.filter {
             None => record,
-            Some((Filter { rules, scratch, redacted }, file)) => {
+            Some((filter, file)) => {
                 let message = Message {
                     record,
                     source: SourceKind::Lines,
@@ -59,15 +73,13 @@ impl Records<'_> {
                     sequence: file.from + end as u64,
                     attributes: Attributes { fields: FieldSet::Pairs(file.fields), output: detail.output },
                 };
-                if rules.leaves_out() && !rules.keeps(&message, scratch) {
-                    self.filtered += 1;
-                    return;
+                match filter.pass(&message) {
+                    Some(record) => record,
+                    None => {
+                        self.filtered += 1;
+                        return;
+                    }
                 }
-                redacted.clear();
-                if redacted.capacity() > BUFFER_KEPT_BYTES {
-                    *redacted = Vec::new();
-                }
-                if rules.redact(SourceKind::Lines, record, redacted) { redacted } else { record }
             }
         };
         self.batch.push(record);

@@ -1,4 +1,4 @@
-//! Reads the files of a host. Each file is a stream, and the number of a record is its position in the file: the server stores the
+//! Reads the files and the journal of a host. Each file is a stream, and the number of a record is its position in the file: the server stores the
 //! position with the records, in the same group, so no file of positions can be ahead of the records or behind them.
 //!
 //! ```text
@@ -24,6 +24,7 @@ mod glob;
 mod hole;
 mod identify;
 mod identity;
+mod journal;
 mod known;
 mod left;
 mod limits;
@@ -33,6 +34,7 @@ mod orphans;
 mod reader;
 mod rfc3339;
 mod scan;
+mod source;
 mod spec;
 mod store;
 mod tick;
@@ -41,10 +43,12 @@ mod turn;
 mod view;
 mod watch;
 
-pub use catalog::catalogued;
 pub use error::ReadError;
+#[doc(hidden)]
+pub use journal::{Entry as JournalEntry, ExportError, Parser as JournalParser};
 pub use limits::Pace;
 pub use reader::Reader;
+pub use source::{Source, catalogued};
 pub use spec::{ReadSpec, read_options};
 pub use store::{FileBatch, Outcome, Settled, Store};
 pub use view::{Loss, LossReason, ReaderView};

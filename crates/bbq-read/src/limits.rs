@@ -75,6 +75,8 @@ pub struct Pace {
     pub event_wait: Duration,
     /// Time between two tries of what failed: a catalog that cannot be written, a file that cannot be opened.
     pub retry: Duration,
+    /// The first wait before journalctl is started again. It doubles up to 60 times this.
+    pub restart: Duration,
 }
 
 impl Default for Pace {
@@ -87,6 +89,7 @@ impl Default for Pace {
             copy_wait: Duration::from_secs(5),
             event_wait: Duration::from_secs(1),
             retry: Duration::from_secs(5),
+            restart: Duration::from_secs(1),
         }
     }
 }

@@ -14,12 +14,19 @@ pub enum LossReason {
     Deleted,
     /// The file could not be read: the disk failed, or the rights are missing.
     Unreadable,
+    /// The entry of a journal has no field `MESSAGE`.
+    NoMessage,
 }
 
 impl LossReason {
     /// All reasons, in the order of the status.
-    pub const ALL: [LossReason; 4] =
-        [LossReason::Oversize, LossReason::Truncated, LossReason::Deleted, LossReason::Unreadable];
+    pub const ALL: [LossReason; 5] = [
+        LossReason::Oversize,
+        LossReason::Truncated,
+        LossReason::Deleted,
+        LossReason::Unreadable,
+        LossReason::NoMessage,
+    ];
 
     /// The word in status and metrics.
     #[must_use]
@@ -29,6 +36,7 @@ impl LossReason {
             LossReason::Truncated => "truncated",
             LossReason::Deleted => "deleted",
             LossReason::Unreadable => "unreadable",
+            LossReason::NoMessage => "no-message",
         }
     }
 }
@@ -36,7 +44,7 @@ impl LossReason {
 /// What was lost for a reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Lines for [`LossReason::Oversize`], and otherwise files.
+    /// Lines for [`LossReason::Oversize`], entries for [`LossReason::NoMessage`], and otherwise files.
     pub count: u64,
     /// Bytes, as far as they are known.
     pub bytes: u64,
@@ -59,10 +67,14 @@ pub struct ReaderView {
     pub truncations: AtomicU64,
     /// Files that are not read because they are compressed.
     pub compressed: AtomicU64,
-    /// Files of which nothing more is read until the server starts again, as their lane failed.
+    /// Files, or sequence number ids of a journal, of which nothing more is read until the server starts again, as their lane failed.
     pub resting: AtomicU64,
     /// Messages that the rules have left out.
     pub filtered: AtomicU64,
+    /// Of a journal: the time of the last entry that was read, seconds since 1970; 0 before the first.
+    pub last_entry_second: AtomicU64,
+    /// Of a journal: times that journalctl was started again.
+    pub restarts: AtomicU64,
     losses: [(AtomicU64, AtomicU64); LossReason::ALL.len()],
     problem: Mutex<Option<String>>,
 }
@@ -97,6 +109,10 @@ impl ReaderView {
     /// Counts messages that the rules have left out.
     pub(crate) fn filter(&self, messages: u64) {
         self.filtered.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lose_count(&self, reason: LossReason, count: u64) {
+        self.losses[reason as usize].0.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn lose_bytes(&self, reason: LossReason, bytes: u64) {

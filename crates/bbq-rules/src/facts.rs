@@ -21,6 +21,10 @@ use crate::sample::Fraction;
 /// Longer records of OpenTelemetry and longer texts are not decoded: a decoded one takes up to 36 times its size in memory.
 pub(crate) const DECODED_BYTES_MAX: usize = 256 * 1024;
 
+/// RFC 5424, section 6.2.1.
+const SEVERITY_MAX: u8 = 7;
+const FACILITY_MAX: u8 = 23;
+
 /// Short names for fields of readers, each with its whole name.
 pub const FIELD_ALIASES: [(&str, &str); 5] = [
     ("file", "log.file.path"),
@@ -190,8 +194,10 @@ impl<'m> Facts<'m> {
         match name {
             Name::Severity => match self.message.source {
                 SourceKind::Otlp => syslog_severity(self.otlp()?.severity_number()).map(i64::from),
+                _ if self.is_of_journal() => self.of_journal("PRIORITY", SEVERITY_MAX),
                 _ => self.priority().map(|(_, severity)| severity.into()),
             },
+            Name::Facility if self.is_of_journal() => self.of_journal("SYSLOG_FACILITY", FACILITY_MAX),
             Name::Facility => self.priority().map(|(facility, _)| facility.into()),
             Name::Bytes => i64::try_from(self.message.record.len()).ok(),
             Name::SeverityNumber => Some(self.otlp()?.severity_number().into()),
@@ -211,8 +217,10 @@ impl<'m> Facts<'m> {
             Name::Peer => text(Some(self.peer).filter(|peer| !peer.is_empty())),
             Name::SeverityName => match self.message.source {
                 SourceKind::Otlp => text(self.otlp()?.severity()),
+                _ if self.is_of_journal() => text(self.syslog()?.severity),
                 _ => text(self.priority().and_then(|priority| syslog::words_of(priority).1)),
             },
+            Name::FacilityName if self.is_of_journal() => text(self.syslog()?.facility),
             Name::FacilityName => text(self.priority().and_then(|priority| syslog::words_of(priority).0)),
             Name::Host => match self.message.source {
                 SourceKind::Otlp => self.of_resource("host.name"),
@@ -224,6 +232,7 @@ impl<'m> Facts<'m> {
             },
             Name::Procid => text(self.syslog()?.procid.as_deref()),
             Name::Msgid => text(self.syslog()?.msgid.as_deref()),
+            Name::Msg if self.is_of_journal() => Some(Value::text(self.text())),
             Name::Msg => text(self.syslog()?.msg.as_deref()),
             Name::Event => text(self.otlp()?.event_name()),
             Name::Output => match self.message.attributes.output {
@@ -280,11 +289,22 @@ impl<'m> Facts<'m> {
     }
 
     fn syslog(&self) -> Option<&SyslogFields> {
-        if !self.is_syslog() {
+        let fields = &self.message.attributes.fields;
+        if !self.is_syslog() && !fields.is_of_journal() {
             return None;
         }
-        let read = || Box::new(syslog::read(self.message.record, self.message.received_ns));
-        Some(self.syslog.get_or_init(read))
+        let read = || syslog::read(self.message.record, self.message.received_ns);
+        Some(self.syslog.get_or_init(|| Box::new(fields.of_syslog().unwrap_or_else(read))))
+    }
+
+    fn is_of_journal(&self) -> bool {
+        self.message.attributes.fields.is_of_journal()
+    }
+
+    /// A number in a field of the journal.
+    fn of_journal(&self, name: &str, most: u8) -> Option<i64> {
+        let number: u8 = self.message.attributes.fields.of_journal(name)?.parse().ok()?;
+        (number <= most).then_some(number.into())
     }
 
     fn otlp(&self) -> Option<&OtlpFields> {

@@ -1,5 +1,7 @@
 //! A message as rules see it.
 
+use bbq_format::journal;
+use bbq_format::syslog::SyslogFields;
 use bbq_wire::batch::{self, Output};
 use bbq_wire::{Peer, SourceKind, StreamId};
 
@@ -38,8 +40,12 @@ pub struct Attributes<'a> {
 pub enum FieldSet<'a> {
     /// Names and values.
     Pairs(&'a [(&'static str, String)]),
+    /// Those of an entry of the journal, before there is a batch.
+    Entry(&'a [(&'a str, &'a str)]),
     /// Those of a batch.
     Batch(batch::Fields<'a>),
+    /// Those of a batch, and those of a record of its own.
+    Record(batch::Fields<'a>, batch::Fields<'a>),
 }
 
 impl Default for FieldSet<'_> {
@@ -54,18 +60,42 @@ impl<'a> FieldSet<'a> {
             FieldSet::Pairs(pairs) => {
                 pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
             }
-            FieldSet::Batch(fields) => {
-                fields.clone().find(|(known, _)| *known == name).map(|(_, value)| value)
-            }
+            FieldSet::Entry(pairs) => pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value),
+            FieldSet::Batch(fields) => of_batch(fields, name),
+            FieldSet::Record(fields, own) => of_batch(own, name).or_else(|| of_batch(fields, name)),
+        }
+    }
+
+    /// What the journal says of an entry.
+    pub(crate) fn of_journal(&self, name: &str) -> Option<&'a str> {
+        if self.is_of_journal() { self.get(name) } else { None }
+    }
+
+    pub(crate) fn is_of_journal(&self) -> bool {
+        matches!(self, FieldSet::Entry(_) | FieldSet::Record(..))
+    }
+
+    /// The fields of an entry by the names of syslog; none of other messages.
+    pub(crate) fn of_syslog(&self) -> Option<SyslogFields> {
+        match self {
+            FieldSet::Entry(pairs) => Some(journal::fields(pairs.iter().copied())),
+            FieldSet::Record(_, own) => Some(journal::fields(own.clone())),
+            FieldSet::Pairs(_) | FieldSet::Batch(_) => None,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
             FieldSet::Pairs(pairs) => pairs.len(),
+            FieldSet::Entry(pairs) => pairs.len(),
             FieldSet::Batch(fields) => fields.clone().count(),
+            FieldSet::Record(fields, own) => fields.clone().count() + own.clone().count(),
         }
     }
+}
+
+fn of_batch<'a>(fields: &batch::Fields<'a>, name: &str) -> Option<&'a str> {
+    fields.clone().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// Memory that is used again from message to message, for one thread.

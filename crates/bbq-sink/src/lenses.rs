@@ -161,6 +161,7 @@ fn hide(rules: &Rules, entry: &Entry<'_>, memory: &mut bbq_rules::Scratch, hidde
     let end = hidden.records() + u64::from(header.records);
     let fields = entry.batch.fields();
     let mut details = entry.batch.details();
+    let mut own_fields = entry.batch.record_fields().sets();
     for (sequence, record, peer) in entry.numbered() {
         let output = details.next().map_or(Output::Unknown, |detail| detail.output);
         let message = Message {
@@ -171,7 +172,13 @@ fn hide(rules: &Rules, entry: &Entry<'_>, memory: &mut bbq_rules::Scratch, hidde
             received_ns: origin.received_ns,
             stream: header.stream,
             sequence,
-            attributes: Attributes { fields: FieldSet::Batch(fields.clone()), output },
+            attributes: Attributes {
+                fields: match own_fields.next() {
+                    Some(own) => FieldSet::Record(fields.clone(), own),
+                    None => FieldSet::Batch(fields.clone()),
+                },
+                output,
+            },
         };
         hidden.push(!rules.keeps(&message, memory));
     }

@@ -45,7 +45,7 @@ fn help(keys: impl Fn(&[&SpecOption]) -> String, notes: &str) -> String {
         text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
     };
     push(&mut text, &mut listen_options());
-    text.push_str("A read SPEC is file:GLOB[?key=value&...], such as file:/var/log/nginx/*.log, or containers:[DIR][?key=value&...]\n");
+    text.push_str("A read SPEC is file:GLOB[?key=value&...], such as file:/var/log/nginx/*.log, containers:[DIR][?key=value&...] or journal:[?key=value&...]\n");
     push(&mut text, &mut read_options());
     text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
     for kind in SINK_KINDS {

@@ -1,7 +1,7 @@
 //! The status as text.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bbq_server::status::{
     Dropped, Finding, Level, ListenerStatus, ReaderStatus, SinkStatus, SocketStatus, Status,
@@ -151,17 +151,21 @@ fn write_sockets(name: &str, sockets: &[SocketStatus], unit: &str, out: &mut dyn
     writeln!(out)
 }
 
+/// How long ago a second since 1970 was.
+fn ago(second: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    duration(Duration::from_secs(now.as_secs().saturating_sub(second)))
+}
+
 fn write_reader(reader: &ReaderStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "read       {}", safe(&reader.name, false))?;
     let plural = if reader.files == 1 { "" } else { "s" };
-    write!(
-        out,
-        "           {} file{plural}, {} behind, received {}, dropped {}",
-        reader.files,
-        ShownBytes(reader.behind_bytes),
-        reader.received,
-        dropped(&reader.dropped)
-    )?;
+    write!(out, "           {} file{plural}, ", reader.files)?;
+    match reader.last_entry_second {
+        Some(second) => write!(out, "last entry {} ago", ago(second))?,
+        None => write!(out, "{} behind", ShownBytes(reader.behind_bytes))?,
+    }
+    write!(out, ", received {}, dropped {}", reader.received, dropped(&reader.dropped))?;
     for (count, word) in [
         (reader.filtered, "filtered"),
         (reader.filter_failed, "kept as where failed"),
@@ -169,6 +173,7 @@ fn write_reader(reader: &ReaderStatus, out: &mut dyn Write) -> io::Result<()> {
         (reader.truncations, "truncations"),
         (reader.compressed, "compressed files left out"),
         (reader.resting, "files resting"),
+        (reader.restarts, "restarts of journalctl"),
     ] {
         if count > 0 {
             write!(out, ", {word} {count}")?;

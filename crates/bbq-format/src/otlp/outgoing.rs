@@ -8,11 +8,13 @@
 //!              syslog.facility, .procid, .msgid, .structured_data
 //!              bbq.listener, bbq.stream, bbq.sequence, network.peer.address, network.peer.port,
 //!              bbq.peer.pid, bbq.peer.uid, bbq.peer.gid                       attributes
+//!              of an entry of a journal also its fields, and those of syslog
 //! ```
 //!
 //! Each message is a ResourceLogs of its own, so messages put one behind the other are a request (`bbq_wire::otlp`).
 
 use bbq_spool::Entry;
+use bbq_wire::batch::Fields;
 use bbq_wire::otlp::is_record;
 use bbq_wire::{Peer, SourceKind};
 use chrono::DateTime;
@@ -20,6 +22,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, m
 use serde_json::{Map, Value as Json};
 
 use super::messages::{AnyValue, ArrayValue, KeyValue, KeyValueList, Value};
+use crate::journal;
 use crate::syslog::{self, SyslogFields};
 
 /// Fields of a request, and of a ResourceLogs.
@@ -54,7 +57,10 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
     put_text_attribute(ATTRIBUTES, "bbq.listener", origin.listener, &mut common);
     put_text_attribute(ATTRIBUTES, "bbq.stream", &header.stream.to_string(), &mut common);
     let (mut log, mut resource) = (Vec::new(), Vec::new());
+    let mut details = entry.batch.details();
+    let mut own_fields = entry.batch.record_fields().sets();
     for (sequence, raw, peer) in entry.numbered() {
+        let (own, detail) = (own_fields.next(), details.next());
         // A sender of batches may call anything a log record: no receiver is to see what it must refuse.
         if header.source == SourceKind::Otlp && is_record(raw) {
             out.extend_from_slice(raw);
@@ -64,6 +70,9 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
             put_time(OBSERVED_TIME, origin.received_ns, &mut log);
             if header.source == SourceKind::Syslog {
                 put_syslog(&syslog::read(raw, origin.received_ns), raw, &mut log, &mut resource);
+            } else if let Some(own) = own {
+                let time_ns = detail.map_or(0, |detail| detail.time_ns);
+                put_entry(own, time_ns, raw, &mut log, &mut resource);
             } else {
                 put_body(raw, &mut log);
             }
@@ -119,6 +128,15 @@ fn put_syslog(fields: &SyslogFields, raw: &[u8], log: &mut Vec<u8>, resource: &m
         if let Some(value) = value {
             put_text_attribute(RESOURCE_ATTRIBUTES, key, value, resource);
         }
+    }
+}
+
+/// An entry of a journal: what syslog has too by the same names, and all fields by those of the journal.
+fn put_entry(own: Fields<'_>, time_ns: u64, raw: &[u8], log: &mut Vec<u8>, resource: &mut Vec<u8>) {
+    put_time(TIME, time_ns, log);
+    put_syslog(&journal::fields(own.clone()), raw, log, resource);
+    for (name, value) in own {
+        put_text_attribute(ATTRIBUTES, name, value, log);
     }
 }
 
@@ -220,7 +238,7 @@ fn put(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use bbq_spool::{Envelope, NameMark};
-    use bbq_wire::batch::{BatchIdentity, BatchLimits};
+    use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Output};
     use bbq_wire::{Batch, BatchBuilder, Compression, StreamId};
     use prost::Message as _;
     use serde_json::json;
@@ -235,6 +253,11 @@ mod tests {
     fn sent(source: SourceKind, messages: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut builder = BatchBuilder::new();
         messages.iter().for_each(|message| builder.push(message));
+        sent_of(source, builder)
+    }
+
+    fn sent_of(source: SourceKind, mut builder: BatchBuilder) -> Vec<Vec<u8>> {
+        let records = builder.records() as usize;
         let identity = BatchIdentity {
             stream: StreamId([3; 16]),
             first_sequence: 41,
@@ -250,7 +273,7 @@ mod tests {
         let (mut out, mut ends) = (Vec::new(), vec![0]);
         append(&Entry { lane: 0, source: "in", envelope, batch }, &mut out, |end| ends.push(end));
         // All together are a request with as many records.
-        assert_eq!(bbq_wire::otlp::records(&out).count(), messages.len());
+        assert_eq!(bbq_wire::otlp::records(&out).count(), records);
         ends.windows(2).map(|pair| out[pair[0]..pair[1]].to_vec()).collect()
     }
 
@@ -305,6 +328,23 @@ mod tests {
         let second = shown(&records[1]);
         assert_eq!((&second["severity_number"], &second["severity"]), (&json!(17), &json!("err")));
         assert_eq!(shown(&records[2])["resource"], json!({"host.name": "h", "service.name": "a"}));
+    }
+
+    #[test]
+    fn an_entry_of_a_journal_has_its_fields_and_those_of_syslog() {
+        let mut builder = BatchBuilder::new();
+        builder.push(b"hello");
+        let fields = [("PRIORITY", "3"), ("SYSLOG_IDENTIFIER", "sshd"), ("_HOSTNAME", "web"), ("_PID", "7")];
+        builder.set_record_fields(fields.into_iter());
+        builder.set_detail(Detail { time_ns: 1_767_225_600_000_000_000, output: Output::Unknown });
+        let record = shown(&sent_of(SourceKind::Lines, builder)[0]);
+        assert_eq!((&record["body"], &record["severity"]), (&json!("hello"), &json!("err")));
+        assert_eq!(record["timestamp"], "2026-01-01T00:00:00.000000000Z");
+        assert_eq!(record["resource"], json!({"host.name": "web", "service.name": "sshd"}));
+        assert_eq!(
+            (&record["attributes"]["syslog.procid"], &record["attributes"]["PRIORITY"]),
+            (&json!("7"), &json!("3"))
+        );
     }
 
     #[test]

@@ -62,6 +62,16 @@ pub fn words_of((facility, severity): (u8, u8)) -> (Option<&'static str>, Option
     words(facility.saturating_mul(8).saturating_add(severity))
 }
 
+/// The word for a severity that is written as a number.
+pub(crate) fn severity_word(number: &str) -> Option<&'static str> {
+    SEVERITIES.get(number.parse::<usize>().ok()?).copied()
+}
+
+/// The word for a facility that is written as a number.
+pub(crate) fn facility_word(number: &str) -> Option<&'static str> {
+    FACILITIES.get(number.parse::<usize>().ok()?).copied()
+}
+
 fn words(priority: u8) -> (Option<&'static str>, Option<&'static str>) {
     let word = |words: &[&'static str], number: u8| words.get(usize::from(number)).copied();
     (word(&FACILITIES, priority / 8), word(&SEVERITIES, priority % 8))

@@ -1,4 +1,4 @@
-// The table of readers of files. It is shown if there is one.
+// The table of readers of files and journals. It is shown if there is one.
 
 import { byId } from "./element.js";
 import { bytes, count, duration, rate } from "./number.js";
@@ -17,6 +17,7 @@ export class Readers {
       { label: "Behind", field: "behind", meaning: "bytes of the files that are not in the spool yet", cell: ({ reader }) => ({ text: bytes(reader.behind_bytes), value: reader.behind_bytes }) },
       { label: "For", meaning: "how long the oldest of these bytes have waited", cell: ({ reader }) => ({ text: duration(reader.behind_seconds * 1000), value: reader.behind_seconds }) },
       { label: "Rotations", cell: ({ reader }) => number(reader.rotations) },
+      { label: "Last entry", meaning: "of a journal: how long ago the last entry that was read was written", cell: ({ reader }) => lastEntry(reader) },
       { label: "Problem", isText: true, cell: ({ reader }) => ({ text: reader.problem ?? "", level: reader.problem ? "problem" : undefined }) },
     ]);
   }
@@ -31,6 +32,12 @@ export class Readers {
     }));
     this.table.update(rows, (row, index) => "readers." + index);
   }
+}
+
+function lastEntry(reader) {
+  if ((reader.last_entry_second ?? null) === null) return { text: "" };
+  const milliseconds = Math.max(0, Date.now() - reader.last_entry_second * 1000);
+  return { text: duration(milliseconds), value: milliseconds };
 }
 
 export function cannotRead(reader) {

@@ -277,6 +277,7 @@ pub(crate) const PACE: Pace = Pace {
     copy_wait: Duration::from_millis(50),
     event_wait: Duration::from_millis(10),
     retry: Duration::from_millis(5),
+    restart: Duration::from_millis(100),
 };
 
 /// A reader that runs.

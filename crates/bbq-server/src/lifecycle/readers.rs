@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bbq_config::Config;
 use bbq_intake::{ReaderLink, ReaderStore, WorkerMesh};
 use bbq_observe::Parts;
-use bbq_read::{Reader, catalogued};
+use bbq_read::{Source, catalogued};
 use bbq_spec::threads::{ThreadError, spawn};
 use bbq_spool::Storage;
 use bbq_stored::Streams;
@@ -58,10 +58,10 @@ pub(crate) fn keep_streams(data: &Path, storage: &dyn Storage, streams: &Streams
 ///
 /// # Errors
 /// A catalog cannot be read or created.
-pub(crate) fn open(config: &Config, storage: &Arc<dyn Storage>) -> Result<Vec<Reader>, StartError> {
+pub(crate) fn open(config: &Config, storage: &Arc<dyn Storage>) -> Result<Vec<Source>, StartError> {
     let directory: PathBuf = config.data.join(CATALOGS);
     let open = |spec| {
-        Reader::open(spec, &directory, Arc::clone(storage))
+        Source::open(spec, &directory, Arc::clone(storage))
             .map_err(|source| StartError::Reader { spec: spec.text.clone(), source })
     };
     config.read.iter().map(open).collect()
@@ -72,7 +72,7 @@ impl Readers {
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub(crate) fn prepare(config: &Config, readers: Vec<Reader>) -> Result<Readers, StartError> {
+    pub(crate) fn prepare(config: &Config, readers: Vec<Source>) -> Result<Readers, StartError> {
         let mut made = Readers::default();
         for (index, (reader, spec)) in readers.into_iter().zip(&config.read).enumerate() {
             let thread = format!("read-{index}");

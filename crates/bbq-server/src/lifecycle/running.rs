@@ -295,7 +295,7 @@ impl Gated {
     fn make_threads(
         &mut self,
         config: &Config,
-        readers: Vec<bbq_read::Reader>,
+        readers: Vec<bbq_read::Source>,
         sinks: Vec<PendingSink>,
     ) -> Result<(), StartError> {
         for (index, sink) in sinks.into_iter().enumerate() {
@@ -367,7 +367,7 @@ fn check_renamed(specs: &[SinkSpec], sinks: &[PendingSink]) -> Result<(), StartE
 struct Opened {
     parts: Arc<Parts>,
     for_workers: WorkerParts,
-    readers: Vec<bbq_read::Reader>,
+    readers: Vec<bbq_read::Source>,
     sinks: Vec<PendingSink>,
 }
 

@@ -96,7 +96,10 @@ fn of_reader(pair: Pair<'_>, index: usize, reader: &ReaderStatus) -> Row {
         Cell::text(""),
         of_count(None),
         Cell::text("read"),
-        Cell::text(format!("{} behind", bytes(reader.behind_bytes))),
+        Cell::text(match reader.last_entry_second {
+            Some(_) => "journal".to_owned(),
+            None => format!("{} behind", bytes(reader.behind_bytes)),
+        }),
         Cell::text(match reader.files {
             1 => "1 file".to_owned(),
             files => format!("{files} files"),

@@ -3,6 +3,7 @@
 mod files;
 mod filtered;
 mod full;
+mod journal;
 mod json;
 mod killed;
 mod only;
