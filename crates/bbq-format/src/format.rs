@@ -480,7 +480,7 @@ fn for_each_message(
     let mut texts = BatchTexts::of(entry);
     texts.rejected = texts.rejected.filter(|_| shows_rejections);
     let mut details = entry.batch.details();
-    let mut own_fields = entry.batch.record_fields().sets();
+    let mut own_fields = entry.batch.record_fields();
     for (sequence, raw, peer) in entry.numbered() {
         let of_reader = OfReader { detail: details.next(), fields: own_fields.next() };
         f(&texts, sequence, raw, peer, of_reader);

@@ -161,7 +161,7 @@ fn hide(rules: &Rules, entry: &Entry<'_>, memory: &mut bbq_rules::Scratch, hidde
     let end = hidden.records() + u64::from(header.records);
     let fields = entry.batch.fields();
     let mut details = entry.batch.details();
-    let mut own_fields = entry.batch.record_fields().sets();
+    let mut own_fields = entry.batch.record_fields();
     for (sequence, record, peer) in entry.numbered() {
         let output = details.next().map_or(Output::Unknown, |detail| detail.output);
         let message = Message {

@@ -524,7 +524,7 @@ fn fields_and_details_pass_every_server() {
 fn fields_of_records_pass_every_server() {
     let of = |number: u64| [("unit", if number.is_multiple_of(2) { "a.service" } else { "b.service" })];
     let check = |batch: &Batch<'_>, numbers: std::ops::Range<u64>| {
-        let mut sets = batch.record_fields().sets();
+        let mut sets = batch.record_fields();
         for number in numbers {
             let fields: Vec<_> = sets.next().unwrap().collect();
             // The record with number 7 has none.

@@ -58,7 +58,7 @@ pub(crate) fn append(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut
     put_text_attribute(ATTRIBUTES, "bbq.stream", &header.stream.to_string(), &mut common);
     let (mut log, mut resource) = (Vec::new(), Vec::new());
     let mut details = entry.batch.details();
-    let mut own_fields = entry.batch.record_fields().sets();
+    let mut own_fields = entry.batch.record_fields();
     for (sequence, raw, peer) in entry.numbered() {
         let (own, detail) = (own_fields.next(), details.next());
         // A sender of batches may call anything a log record: no receiver is to see what it must refuse.

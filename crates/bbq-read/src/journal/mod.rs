@@ -12,6 +12,7 @@
 //! Invariant: whether an entry is new is decided by its number alone, and never by the place at which journalctl begins.
 //! Invariant: an id is in the catalog on disk before the first batch of its stream is handed over.
 
+mod beginning;
 mod catalog;
 mod child;
 mod cursor;

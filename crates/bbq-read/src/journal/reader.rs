@@ -15,13 +15,13 @@ use bbq_spec::RateLimitedLog;
 use bbq_storage::Storage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::beginning::{boot_id, first_contents};
 use super::catalog::{Catalog, Contents, Loaded};
 use super::child::Child;
 use super::cursor::{Cursor, Place};
 use super::export::{Entry, Parser};
 use super::progress::Progress;
 use super::rules::{JournalRules, Start};
-use super::start::{boot_id, boot_place, random_salt};
 use super::streams::Streams;
 use crate::error::ReadError;
 use crate::filter::Filter;
@@ -294,21 +294,4 @@ impl JournalReader {
             self.is_blocked = false;
         }
     }
-}
-
-/// What the first start of a reader remembers.
-fn first_contents(start: Start) -> Result<Contents, ReadError> {
-    let salt = random_salt()?;
-    let (floor_us, place) = match start {
-        Start::Beginning => (0, Place::default()),
-        Start::End => {
-            let now_us = bbq_spec::unix_ns() / 1000;
-            (now_us, Place::at_time(now_us))
-        }
-        Start::Boot => {
-            let place = boot_place();
-            (place.realtime_us.unwrap_or(0), place)
-        }
-    };
-    Ok(Contents { salt, boot_id: boot_id(), floor_us, bound_us: 0, place, ids: Vec::new() })
 }

@@ -3,8 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
-
+use super::beginning::boot_id;
 use super::catalog::{Contents, KnownId};
 use super::child::Child;
 use super::cursor::{Cursor, Place};
@@ -12,7 +11,6 @@ use super::export::Parser;
 use super::headers::Headers;
 use super::reader::JournalReader;
 use super::streams::{IDS_MAX, JournalStream};
-use crate::error::ReadError;
 use crate::store::Store;
 
 /// The longest wait between two runs, in waits of the first one: a minute.
@@ -20,8 +18,6 @@ const WAIT_MAX: u32 = 60;
 /// How much later than now entries may be that are read before the catalog is written again. A machine without power needs longer to write
 /// its next entry.
 const BOUND_AHEAD_US: u64 = 10_000_000;
-/// The id of this boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl JournalReader {
     /// Knows the streams of the catalog again.
@@ -163,25 +159,4 @@ impl JournalReader {
         let bound_us = self.contents.bound_us.max(newest_us.saturating_add(BOUND_AHEAD_US));
         Contents { boot_id: boot_id(), bound_us, place, ids, ..self.contents }
     }
-}
-
-/// The id of this boot; 0 if the system does not tell.
-pub(super) fn boot_id() -> u128 {
-    let id = std::fs::read_to_string(BOOT_ID).unwrap_or_default().replace('-', "");
-    u128::from_str_radix(id.trim(), 16).unwrap_or(0)
-}
-
-/// The beginning of this boot.
-pub(super) fn boot_place() -> Place {
-    let up = clock_gettime(ClockId::Boottime);
-    let up_us = u64::try_from(up.tv_sec).unwrap_or(0).saturating_mul(1_000_000);
-    let began_us = (bbq_spec::unix_ns() / 1000).saturating_sub(up_us.saturating_add(1_000_000));
-    Place { seqnum: None, boot: Some((boot_id(), 0)), realtime_us: Some(began_us) }
-}
-
-/// What makes the streams of this reader those of no other one.
-pub(super) fn random_salt() -> Result<u128, ReadError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| ReadError::Random(error.to_string()))?;
-    Ok(u128::from_be_bytes(bytes))
 }

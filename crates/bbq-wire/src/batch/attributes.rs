@@ -384,6 +384,11 @@ pub(super) fn fields(attributes: &[u8]) -> Fields<'_> {
     Fields { rest: last(attributes, KEY_FIELDS).unwrap_or_default() }
 }
 
+/// The value of the attribute with the fields of each record.
+pub(super) fn record_fields(attributes: &[u8]) -> &[u8] {
+    last(attributes, KEY_RECORD_FIELDS).unwrap_or_default()
+}
+
 /// The value of the last attribute with this key.
 fn last(mut attributes: &[u8], key: u32) -> Option<&[u8]> {
     let all = std::iter::from_fn(|| take(&mut attributes));

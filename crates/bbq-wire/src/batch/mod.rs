@@ -48,7 +48,7 @@ pub use error::BatchError;
 pub(crate) use format::MAGIC;
 pub use header::{BatchHeader, Compression, SourceKind};
 pub use parts::Parts;
-pub use record_fields::{FieldSets, RecordFields};
+pub use record_fields::RecordFields;
 pub use view::{Batch, BatchLimits, Records};
 
 /// CRC-32C (Castagnoli), as iSCSI (RFC 3720 section 12.1) and ext4 use it.

@@ -1,7 +1,7 @@
 //! What a batch knows of each of its records.
 
 use super::attributes::{self, Details, PeerRuns};
-use super::record_fields::RecordFields;
+use super::record_fields::Places;
 use crate::BatchError;
 
 /// Of every record, or of none.
@@ -9,7 +9,7 @@ use crate::BatchError;
 pub(super) struct OfRecords<'a> {
     pub(super) peers: PeerRuns<'a>,
     pub(super) details: Details<'a>,
-    pub(super) fields: RecordFields<'a>,
+    pub(super) fields: Places<'a>,
 }
 
 impl<'a> OfRecords<'a> {
@@ -19,7 +19,7 @@ impl<'a> OfRecords<'a> {
     /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
     pub(super) fn read(attributes: &'a [u8], records: u32) -> Result<OfRecords<'a>, BatchError> {
         let (peers, details, fields) = attributes::read(attributes, records)?;
-        let fields = RecordFields::read(fields, records).ok_or(BatchError::Attributes)?;
+        let fields = Places::read(fields, records).ok_or(BatchError::Attributes)?;
         Ok(OfRecords { peers, details, fields })
     }
 

@@ -13,22 +13,18 @@ use std::collections::HashMap;
 use super::attributes::{Fields, encode_fields};
 use crate::varint;
 
-/// Iterates the fields of the records of a batch, one item for each record, or none.
-#[derive(Clone, Debug, Default)]
-pub struct RecordFields<'a> {
-    sets: &'a [u8],
-    places: &'a [u8],
-}
+/// The places of the sets of records, one for each record, or none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places<'a>(&'a [u8]);
 
-impl<'a> RecordFields<'a> {
+impl<'a> Places<'a> {
     /// Checks the value of the attribute; `None` if it does not fit these records.
-    pub(super) fn read(value: &'a [u8], records: u32) -> Option<RecordFields<'a>> {
+    pub(super) fn read(value: &'a [u8], records: u32) -> Option<Places<'a>> {
         if value.is_empty() {
-            return Some(RecordFields::default());
+            return Some(Places::default());
         }
         let mut places = value;
         let sets = varint::take(&mut places)?;
-        let behind_count = places;
         for _ in 0..sets {
             let bytes = varint::take(&mut places)? as usize;
             places = places.get(bytes..)?;
@@ -39,46 +35,42 @@ impl<'a> RecordFields<'a> {
                 return None;
             }
         }
-        let sets = &behind_count[..behind_count.len() - places.len()];
-        rest.is_empty().then_some(RecordFields { sets, places })
-    }
-
-    /// Whether no record has fields of its own.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        rest.is_empty().then_some(Places(places))
     }
 
     /// Skips `records` records.
     pub(super) fn pass_over(&mut self, records: u32) {
         (0..records).for_each(|_| {
             // Checked: it is there, unless no record has fields.
-            let _place = varint::take(&mut self.places);
+            let _place = varint::take(&mut self.0);
         });
-    }
-
-    /// The sets, for reading the fields of many records.
-    #[must_use]
-    pub fn sets(&self) -> FieldSets<'a> {
-        let (mut rest, mut sets) = (self.sets, Vec::new());
-        while let Some(bytes) = varint::take(&mut rest)
-            && let Some((set, behind)) = rest.split_at_checked(bytes as usize)
-        {
-            sets.push(set);
-            rest = behind;
-        }
-        FieldSets { sets, places: self.places }
     }
 }
 
-/// Returns the fields of each record in turn.
+/// Iterates the fields of the records of a batch, one item for each record, or none.
 #[derive(Clone, Debug)]
-pub struct FieldSets<'a> {
+pub struct RecordFields<'a> {
     sets: Vec<&'a [u8]>,
     places: &'a [u8],
 }
 
-impl<'a> Iterator for FieldSets<'a> {
+impl<'a> RecordFields<'a> {
+    /// Of the value of the attribute that the places were read from.
+    pub(super) fn of(mut value: &'a [u8], places: Places<'a>) -> RecordFields<'a> {
+        let count = varint::take(&mut value).unwrap_or(0);
+        let mut sets = Vec::new();
+        for _ in 0..count {
+            // Checked: each of them is there.
+            let bytes = varint::take(&mut value).unwrap_or(0) as usize;
+            let Some((set, rest)) = value.split_at_checked(bytes) else { break };
+            sets.push(set);
+            value = rest;
+        }
+        RecordFields { sets, places: places.0 }
+    }
+}
+
+impl<'a> Iterator for RecordFields<'a> {
     type Item = Fields<'a>;
 
     fn next(&mut self) -> Option<Fields<'a>> {

@@ -42,7 +42,7 @@ impl Batch<'_> {
             builder.set_fields(self.fields());
         }
         let mut details = self.details();
-        let mut fields = self.record_fields().sets();
+        let mut fields = self.record_fields();
         let mut runs = self.peers();
         let mut run = runs.next();
         for (record, number) in self.records().zip(self.header.first_sequence..) {

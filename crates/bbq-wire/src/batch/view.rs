@@ -163,7 +163,7 @@ impl<'a> Batch<'a> {
     /// The fields that each record has of its own, in order; empty if no record has any.
     #[must_use]
     pub fn record_fields(&self) -> RecordFields<'a> {
-        self.of_records.fields.clone()
+        RecordFields::of(attributes::record_fields(self.attributes), self.of_records.fields)
     }
 
     /// The fields that all records have in common, by name and value; none for nearly every batch.
