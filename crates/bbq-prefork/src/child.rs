@@ -9,10 +9,10 @@ use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bbq_listen::for_prefork::concerns_one_connection;
-use bbq_listen::{ACCEPTS_PER_BATCH_MAX, DRAIN_TIMEOUT};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, DRAIN_TIMEOUT, FIRST_BYTE_GRACE_DEFAULT};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
@@ -30,6 +30,8 @@ const EVENTS_MAX: usize = 64;
 /// Delay before the next accept when descriptors or memory ran out: closing a few connections takes less.
 const STARVED: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// In the grace of a stop a child looks so often whether the others have connections.
+const GRACE_STEP: Duration = Duration::from_millis(10);
 /// Rounds of events after a stop, before what idles is closed: enough that every readable connection is handled.
 const LAST_ROUNDS: usize = 16;
 
@@ -57,6 +59,26 @@ pub struct Child<'a> {
     worker: usize,
 }
 
+/// What a connection that was handled waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaits {
+    /// It is closed.
+    Nothing,
+    Input,
+    /// Also for input. There is room at once if it has only yielded.
+    Room,
+}
+
+impl Awaits {
+    fn after(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Close => Self::Nothing,
+            Outcome::AwaitInput => Self::Input,
+            Outcome::AwaitRoom | Outcome::Yield => Self::Room,
+        }
+    }
+}
+
 /// The result of one accept.
 enum Accepted {
     Connection(RawFd),
@@ -81,9 +103,10 @@ impl<'a> Child<'a> {
         self.words().served()
     }
 
-    /// Accepts connections and calls `handle` when one is accepted or ready, until the pool stops or the master ends. Then it
-    /// accepts and handles what is queued, closes what idles, waits until the responses that were
-    /// [begun](Connection::begin_response) are written, for 5 s at most, and closes the rest.
+    /// Accepts connections and calls `handle` when one is accepted or ready, until the pool stops or the master ends. Then it goes on
+    /// for [a grace](bbq_listen::FIRST_BYTE_GRACE_DEFAULT) while any child has a connection, accepts and handles what is queued, closes
+    /// what idles, waits until the responses that were [begun](Connection::begin_response) are written, for 5 s at most, and closes the
+    /// rest.
     ///
     /// # Errors
     /// If waiting or accepting fails for a reason that another try will not change.
@@ -136,10 +159,13 @@ impl<'a> Child<'a> {
         index: usize,
         handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
     ) -> io::Result<bool> {
-        let lease = self.shared.has_mutex.then(|| self.shared.ledger.lease());
-        if lease.is_some_and(|lease| lease.holder() != self.worker) {
-            // It was not scheduled for so long that the mutex went to another.
-            return Ok(false);
+        let mut lease = self.shared.has_mutex.then(|| self.shared.ledger.lease());
+        if let Some(another) = lease.filter(|lease| lease.holder() != self.worker) {
+            // It was not scheduled for so long that the mutex went to another, which may not run, either: whoever runs first has it.
+            lease = self.shared.ledger.pass_on(another, self.worker);
+            if lease.is_none() {
+                return Ok(false);
+            }
         }
         let most = if lease.is_some() { 1 } else { ACCEPTS_PER_BATCH_MAX };
         for _ in 0..most {
@@ -198,18 +224,12 @@ impl<'a> Child<'a> {
 
     /// Most connections are closed after the first call; only the others are added to the epoll.
     fn handle_accepted(&self, number: RawFd, handle: &mut impl FnMut(&Connection<'_>) -> Outcome) {
-        let Some(connection) = Connection::of(&self.shared.ledger, number, self.worker, false) else {
-            return;
-        };
-        let waits = match handle(&connection) {
-            Outcome::Close => false,
-            // If it is ready, epoll reports that at once.
-            Outcome::AwaitInput | Outcome::Yield => {
-                self.shared.watch(self.worker, number, epolls::READ).is_ok()
-            }
-            Outcome::AwaitRoom => self.shared.watch(self.worker, number, epolls::BOTH).is_ok(),
-        };
-        self.close_or_keep(&connection, waits);
+        let Some(connection) = Connection::accepted(&self.shared.ledger, number) else { return };
+        let awaits = Awaits::after(handle(&connection));
+        // If it is ready, epoll reports that at once.
+        let flags = if awaits == Awaits::Room { epolls::BOTH } else { epolls::READ };
+        let waits = awaits != Awaits::Nothing && self.shared.watch(self.worker, number, flags).is_ok();
+        self.close_or_keep(&connection, if waits { awaits } else { Awaits::Nothing });
     }
 
     fn handle_ready(
@@ -222,33 +242,68 @@ impl<'a> Child<'a> {
             return;
         };
         self.words().current().store(number as u64 + 1, SeqCst);
-        let waits = match handle(&connection) {
-            Outcome::AwaitInput => true,
-            Outcome::Close => false,
-            Outcome::AwaitRoom | Outcome::Yield => {
-                self.shared.watch_again(self.worker, number, epolls::BOTH).is_ok()
-            }
-        };
-        self.close_or_keep(&connection, waits);
+        let mut awaits = Awaits::after(handle(&connection));
+        if awaits == Awaits::Room && self.shared.watch_again(self.worker, number, epolls::BOTH).is_err() {
+            awaits = Awaits::Nothing;
+        }
+        self.close_or_keep(&connection, awaits);
     }
 
-    /// Closes the connection unless it `waits`. The ledger entry of a closed connection need not be cleared.
-    fn close_or_keep(&self, connection: &Connection<'_>, waits: bool) {
-        if !waits {
+    /// Closes the connection unless it waits for something. The ledger entry of a closed connection need not be cleared.
+    fn close_or_keep(&self, connection: &Connection<'_>, awaits: Awaits) {
+        if awaits == Awaits::Nothing {
             self.words().open().fetch_sub(1, Relaxed);
             numbers::close(connection.number);
         }
         self.words().current().store(0, SeqCst);
+        if awaits != Awaits::Nothing {
+            // From here on it may be another's.
+            connection.entry.let_go(self.worker, awaits == Awaits::Room);
+        }
     }
 
-    /// Accepts queued connections, which would be reset when the sockets are closed, handles those that are readable, and closes
-    /// all: the others have the same descriptors, so they stay open when this process ends.
+    /// Goes on for a grace, so that clients which have just connected can send their first requests. Then accepts queued connections, which
+    /// would be reset when the sockets are closed, handles those that are readable, and closes all: the others have the same descriptors,
+    /// so they stay open when this process ends.
     fn drain(
         &self,
         handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
         events: &mut Vec<(Source, bool)>,
     ) -> io::Result<()> {
-        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        let began = Instant::now();
+        let deadline = began + DRAIN_TIMEOUT;
+        self.shared.ignore_stop(self.worker);
+        self.accept_queued(deadline, handle)?;
+        let before = self.words().taken().load(Relaxed);
+        self.wait_for_first_requests(began + FIRST_BYTE_GRACE_DEFAULT, handle, events)?;
+        self.accept_queued(deadline, handle)?;
+        self.shared.listen(self.worker, Listens::Not)?;
+        if self.words().taken().load(Relaxed) != before {
+            self.wait_for_first_requests(Instant::now() + FIRST_BYTE_GRACE_DEFAULT, handle, events)?;
+        }
+        for _ in 0..LAST_ROUNDS {
+            self.handle_for(NOW, handle, events)?;
+        }
+        while self.close_idle() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.handle_for(
+                Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?,
+                handle,
+                events,
+            )?;
+        }
+        self.shared.close_connections(self.worker);
+        Ok(())
+    }
+
+    fn accept_queued(
+        &self,
+        deadline: Instant,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
+    ) -> io::Result<()> {
         for index in self.shared.listeners_of(self.worker) {
             while Instant::now() < deadline {
                 match self.accept(index)? {
@@ -258,36 +313,48 @@ impl<'a> Child<'a> {
                 }
             }
         }
-        self.shared.ignore_all_but_connections(self.worker)?;
-        for _ in 0..LAST_ROUNDS {
-            self.handle_connections(NOW, handle, events)?;
-        }
-        while self.close_idle() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
-            self.handle_connections(left, handle, events)?;
-        }
-        self.shared.close_connections(self.worker);
         Ok(())
     }
 
-    /// Waits for at most `timeout`, and handles the connections that are ready.
-    fn handle_connections(
+    /// Handles what comes for as long as any child has a connection, at most `until` then. The children end together: connections that
+    /// come meanwhile to the socket of one that had ended before would wait for nobody.
+    fn wait_for_first_requests(
+        &self,
+        until: Instant,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
+        events: &mut Vec<(Source, bool)>,
+    ) -> io::Result<()> {
+        while self.shared.has_open_connections() {
+            let left = until.saturating_duration_since(Instant::now()).min(GRACE_STEP);
+            if left.is_zero() {
+                break;
+            }
+            self.handle_for(
+                Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?,
+                handle,
+                events,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Waits for at most `timeout`, and handles what is ready.
+    fn handle_for(
         &self,
         timeout: Timespec,
         handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
         events: &mut Vec<(Source, bool)>,
     ) -> io::Result<()> {
         self.wait(events, Some(&timeout))?;
+        let mut starved = false;
         for (source, is_hung_up) in events.drain(..) {
-            if let Source::Connection(number) = source {
-                self.handle_ready(number, is_hung_up, handle);
+            match source {
+                Source::Connection(number) => self.handle_ready(number, is_hung_up, handle),
+                Source::Listener(index) => starved |= self.accept_batch(index, handle)?,
+                _ => {}
             }
         }
-        Ok(())
+        if starved { self.shared.listen(self.worker, Listens::Not) } else { Ok(()) }
     }
 
     /// Closes the connections to which no response is being written. Returns whether there are others.

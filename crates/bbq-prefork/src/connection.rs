@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bbq_listen::for_prefork::tcp_progress;
 use rustix::net::{RecvFlags, recv};
 
-use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending, WasHanded};
+use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
 use crate::numbers;
 
 /// A response that is about to be written: what a successor must know if this process is killed while it writes.
@@ -141,13 +141,18 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// The connection with this descriptor number, if it belongs to `owner`, who takes it now if it was handed over.
+    /// The connection with this descriptor number, if it belongs to `owner`, who begins to handle it now.
     pub(crate) fn of(ledger: &'a Ledger, number: RawFd, owner: usize, is_hung_up: bool) -> Option<Self> {
         let entry = ledger.entry(number)?;
-        if entry.take(owner)? == WasHanded(true) {
+        if entry.take(owner)?.handed {
             ledger.child(owner).handed().fetch_sub(1, Relaxed);
         }
         Some(Self { number, entry, is_hung_up })
+    }
+
+    /// The connection that the caller has accepted a moment ago, which it handles already.
+    pub(crate) fn accepted(ledger: &'a Ledger, number: RawFd) -> Option<Self> {
+        Some(Self { number, entry: ledger.entry(number)?, is_hung_up: false })
     }
 
     /// Whether the peer has ended its side.

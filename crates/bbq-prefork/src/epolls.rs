@@ -23,6 +23,8 @@ pub(crate) enum Source {
     Probe,
     /// To the master: the next look at the children is due.
     Look,
+    /// To the master: something waits in the epoll of this worker.
+    Waiting(usize),
 }
 
 /// For a connection. Edge-triggered: unread input, such as half a request, is no event until more comes.
@@ -49,6 +51,7 @@ impl Source {
             Self::Timer => (5, 0),
             Self::Probe => (6, 0),
             Self::Look => (7, 0),
+            Self::Waiting(worker) => (8, worker as u64),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -66,6 +69,7 @@ pub(crate) fn read(event: &Event) -> (Source, bool) {
         4 => Source::Child(number as usize),
         6 => Source::Probe,
         7 => Source::Look,
+        8 => Source::Waiting(number as usize),
         _ => Source::Timer,
     };
     let flags = event.flags;

@@ -10,8 +10,9 @@
 //! The entry of a descriptor number is valid for the socket that has the number now if the cookies are equal (`SO_COOKIE` is never
 //! used twice). So the entry of a closed connection need not be cleared.
 //!
-//! Each word of a connection is written by one process at a time: by its owner, and by the master after the owner's death or while
-//! the connection is handed to a child that has not taken it. Who takes it and who takes it back decide that by one compare and swap.
+//! Each word of a connection is written by one process at a time: by its owner while it handles the connection, and by the master
+//! after the owner's death. Between two calls of a handler the master may hand the connection to another child. Who begins with it and
+//! who hands it on decide that by one compare and swap of the owner's word.
 //!
 //! Invariant: while an open connection has no valid entry, the process that accepted it is in its section.
 //! Invariant: the order in which a process writes words is the order in which others see them, also when it is killed.
@@ -198,14 +199,31 @@ impl Lease {
 
 /// In the word of a connection's owner: the master has handed the connection over, and the owner has not taken it.
 const HANDED: u64 = 1 << 32;
+/// Likewise: the owner is handling it, so it stays the owner's. So it is after the owner has closed it.
+const BEGUN: u64 = 1 << 33;
+/// Likewise: it is to be handled when there is room to write, and not only when something has come.
+const AWAITS_ROOM: u64 = 1 << 34;
+/// The bits of a connection's owner.
+const OWNER: u64 = HANDED - 1;
 
 /// The entry of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a>(&'a [AtomicU64], &'a [AtomicU64]);
 
-/// Whether a connection was handed over until a moment ago.
+/// What a connection was until a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WasHanded(pub(crate) bool);
+pub(crate) struct Was {
+    /// Handed over, and not taken.
+    pub(crate) handed: bool,
+    /// To be handled when there is room to write, too.
+    pub(crate) awaits_room: bool,
+}
+
+impl Was {
+    fn of(word: u64) -> Self {
+        Self { handed: word & HANDED != 0, awaits_room: word & AWAITS_ROOM != 0 }
+    }
+}
 
 /// A response that is being written, as the application described it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,9 +235,9 @@ pub(crate) struct Pending {
 }
 
 impl<'a> Entry<'a> {
-    /// Starts the entry of a connection that its owner has accepted.
+    /// Starts the entry of a connection that its owner has accepted and is handling.
     pub(crate) fn begin(self, cookie: u64, owner: usize) {
-        self.begin_as(cookie, owner as u64);
+        self.begin_as(cookie, owner as u64 | BEGUN);
     }
 
     /// Starts the entry of a connection that is handed to its owner, who has to [take](Self::take) it.
@@ -237,28 +255,35 @@ impl<'a> Entry<'a> {
         self.0[0].store(cookie, Release);
     }
 
-    /// Whether the connection is the child's to handle, and whether it was handed over until now.
-    pub(crate) fn take(self, child: usize) -> Option<WasHanded> {
-        let ours = child as u64;
-        match self.0[1].load(Acquire) {
-            owner if owner == ours => Some(WasHanded(false)),
-            owner if owner == ours | HANDED => {
-                let taken = self.0[1].compare_exchange(owner, ours, AcqRel, Acquire);
-                taken.is_ok().then_some(WasHanded(true))
-            }
-            _ => None,
-        }
+    /// Begins to handle the connection, if it is the child's.
+    pub(crate) fn take(self, child: usize) -> Option<Was> {
+        let word = self.idle_word_of(child)?;
+        let taken = self.0[1].compare_exchange(word, child as u64 | BEGUN, AcqRel, Acquire);
+        taken.is_ok().then(|| Was::of(word))
     }
 
-    /// Whether it was handed to this child, which has not taken it. Then it is open.
-    pub(crate) fn is_handed_to(self, child: usize) -> bool {
-        self.0[1].load(Acquire) == child as u64 | HANDED
+    /// The owner, which calls this, has handled it, and keeps it open. The master calls this for an owner that has died.
+    pub(crate) fn let_go(self, owner: usize, awaits_room: bool) {
+        self.0[1].store(owner as u64 | if awaits_room { AWAITS_ROOM } else { 0 }, Release);
     }
 
-    /// Hands it to another child instead. Returns `false` if `from` has taken it.
-    pub(crate) fn hand_on(self, from: usize, to: usize) -> bool {
-        let (from, to) = (from as u64 | HANDED, to as u64 | HANDED);
-        self.0[1].compare_exchange(from, to, AcqRel, Acquire).is_ok()
+    /// What it is, if this child owns it and does not handle it. Then it is open.
+    pub(crate) fn idle_of(self, child: usize) -> Option<Was> {
+        self.idle_word_of(child).map(Was::of)
+    }
+
+    fn idle_word_of(self, child: usize) -> Option<u64> {
+        // The entry of a number that no connection had is all zeros.
+        let is_valid = self.0[0].load(Acquire) != 0;
+        let word = self.0[1].load(Acquire);
+        (is_valid && word & OWNER == child as u64 && word & BEGUN == 0).then_some(word)
+    }
+
+    /// Hands it to another child instead. `None` if `from` handles it, or has it no more.
+    pub(crate) fn hand_on(self, from: usize, to: usize) -> Option<Was> {
+        let word = self.idle_word_of(from)?;
+        let handed = to as u64 | HANDED | (word & AWAITS_ROOM);
+        self.0[1].compare_exchange(word, handed, AcqRel, Acquire).ok().map(Was::of)
     }
 
     /// Whether it is valid for the socket with this cookie.
@@ -267,7 +292,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(crate) fn owner(self) -> usize {
-        usize::try_from(self.0[1].load(Acquire) & !HANDED).unwrap_or(usize::MAX)
+        usize::try_from(self.0[1].load(Acquire) & OWNER).unwrap_or(usize::MAX)
     }
 
     /// Called before a response is written. `keep` is what will be kept after [`settle`](Self::settle), at most [`KEPT_BYTES_MAX`].
@@ -391,6 +416,8 @@ mod tests {
     fn the_highest_number_is_known() {
         let ledger = Ledger::new(1, 8).unwrap();
         assert!(ledger.numbers() == 0 && ledger.new_entry(8).is_none());
+        // What is no connection is nobody's.
+        assert!(ledger.entry(3).unwrap().idle_of(0).is_none());
         for (number, numbers) in [(5, 6), (2, 6), (7, 8)] {
             assert!(ledger.new_entry(number).is_some());
             assert_eq!(ledger.numbers(), numbers);
@@ -401,11 +428,27 @@ mod tests {
     fn a_connection_that_is_handed_on_is_not_taken_and_one_that_is_taken_is_not_handed_on() {
         let ledger = Ledger::new(2, 1).unwrap();
         let entry = ledger.entry(0).unwrap();
+        let was = |handed, awaits_room| Some(Was { handed, awaits_room });
         entry.begin_handed(99, 0);
-        assert!(entry.owner() == 0 && entry.is_handed_to(0) && entry.take(1).is_none());
-        assert!(entry.hand_on(0, 1) && !entry.hand_on(0, 1) && entry.take(0).is_none());
-        assert_eq!((entry.take(1), entry.take(1)), (Some(WasHanded(true)), Some(WasHanded(false))));
-        assert!(!entry.hand_on(1, 0) && !entry.is_handed_to(1) && entry.owner() == 1);
+        assert!(entry.owner() == 0 && entry.idle_of(0) == was(true, false) && entry.take(1).is_none());
+        assert_eq!((entry.hand_on(0, 1), entry.hand_on(0, 1), entry.take(0)), (was(true, false), None, None));
+        assert_eq!((entry.take(1), entry.take(1)), (was(true, false), None));
+        assert!(entry.hand_on(1, 0).is_none() && entry.idle_of(1).is_none() && entry.owner() == 1);
+        entry.let_go(1, true);
+        assert_eq!((entry.idle_of(0), entry.hand_on(1, 0)), (None, was(false, true)));
+        // What it waits for is known to the next owner.
+        assert_eq!((entry.take(1), entry.hand_on(0, 1)), (None, was(true, true)));
+        assert_eq!(entry.take(1), was(true, true));
+    }
+
+    #[test]
+    fn a_connection_that_was_accepted_is_handled_until_it_is_let_go() {
+        let ledger = Ledger::new(2, 1).unwrap();
+        let entry = ledger.entry(0).unwrap();
+        entry.begin(99, 1);
+        assert!(entry.owner() == 1 && entry.take(1).is_none() && entry.hand_on(1, 0).is_none());
+        entry.let_go(1, false);
+        assert_eq!(entry.take(1), Some(Was { handed: false, awaits_room: false }));
     }
 
     #[test]

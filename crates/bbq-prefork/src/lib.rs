@@ -47,12 +47,14 @@ mod epolls;
 mod event;
 mod handoff;
 mod ledger;
+mod moves;
 mod numbers;
 mod pool;
 mod rescue;
 mod shared;
 mod stalls;
 mod starts;
+mod turns;
 mod worker_process;
 
 #[cfg(feature = "tokio")]

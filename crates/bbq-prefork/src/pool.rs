@@ -25,11 +25,13 @@ use bbq_listen::{DRAIN_TIMEOUT, Distribution, Group};
 use crate::child::Child;
 use crate::epolls::{self, Source};
 use crate::event::{PoolEvent, WorkerState};
-use crate::handoff::{BatchEnd, Handoff};
+use crate::handoff::{self, BatchEnd};
+use crate::moves::{Place, Which, hand_on_some};
 use crate::rescue::{Orphans, rescue};
 use crate::shared::Shared;
 use crate::stalls::{self, Stalls};
 use crate::starts::{Failure, is_shortage};
+use crate::turns::Turns;
 use crate::worker_process::{WorkerProcess, number_of, wait};
 
 /// Events that the master takes from epoll at once.
@@ -73,7 +75,9 @@ pub struct PreforkPool<'a> {
     epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     orphans: Vec<Orphans>,
-    handoff: Option<Handoff>,
+    /// The master accepts.
+    hands_off: bool,
+    turns: Turns,
     stalls: Stalls,
     /// The listener waits for the timer: descriptors or memory ran out.
     is_starved: bool,
@@ -105,10 +109,11 @@ impl<'a> PreforkPool<'a> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         epolls::add(&epoll, &timer, Source::Timer, EventFlags::IN)?;
-        let handoff = match group.distribution() {
-            Distribution::Handoff(rule) => Some(Handoff::new(rule, &shared, &epoll)?),
-            _ => None,
-        };
+        let hands_off = matches!(group.distribution(), Distribution::Handoff(_));
+        if hands_off {
+            handoff::listen(&shared, &epoll)?;
+        }
+        let turns = Turns::new(&group.distribution(), group.workers());
         let children = (0..group.workers()).map(|_| WorkerProcess::default()).collect();
         let stalls = Stalls::new(&shared, &epoll)?;
         let mut pool = Self {
@@ -118,7 +123,8 @@ impl<'a> PreforkPool<'a> {
             epoll,
             timer,
             orphans: Vec::new(),
-            handoff,
+            hands_off,
+            turns,
             stalls,
             is_starved: false,
         };
@@ -159,6 +165,7 @@ impl<'a> PreforkPool<'a> {
             match source {
                 Source::Child(worker) => self.child_ended(worker, &mut f)?,
                 Source::Listener(_) => self.arrived(&mut f)?,
+                Source::Waiting(_) => self.begin_to_look(&mut f)?,
                 Source::Look => {
                     self.stalls.clear_timer();
                     self.look(&mut f)?;
@@ -166,8 +173,8 @@ impl<'a> PreforkPool<'a> {
                 Source::Timer => {
                     let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
                     self.is_starved = false;
-                    if let Some(handoff) = self.handoff.as_ref().filter(|_| !self.shared.is_stopping()) {
-                        handoff.listen(&self.shared, &self.epoll)?;
+                    if self.hands_off && !self.shared.is_stopping() {
+                        handoff::listen(&self.shared, &self.epoll)?;
                     }
                 }
                 _ => {}
@@ -199,9 +206,9 @@ impl<'a> PreforkPool<'a> {
     /// # Errors
     /// As of [`handle_events`](Self::handle_events).
     pub fn stop(&mut self) -> io::Result<()> {
-        if let Some(handoff) = &mut self.handoff {
-            while handoff.accept_batch(&self.shared, &self.epoll)? == BatchEnd::More {}
-            handoff.listen_no_more(&self.shared, &self.epoll);
+        if self.hands_off && !self.shared.is_stopping() {
+            while self.hand_off()? == BatchEnd::More {}
+            handoff::listen_no_more(&self.shared, &self.epoll);
         }
         self.shared.stop();
         self.stalls.end()
@@ -265,7 +272,7 @@ impl<'a> PreforkPool<'a> {
             return Err(errno.into());
         }
         self.children[worker].child = Some(child);
-        Ok(())
+        if self.shared.is_stopping() { Ok(()) } else { self.stalls.begin(&self.shared, &self.epoll) }
     }
 
     fn child_ended(&mut self, worker: usize, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
@@ -333,9 +340,12 @@ impl<'a> PreforkPool<'a> {
     /// Plans the next start. Returns the delay, or `None` if there will be none.
     fn start_failed(&mut self, worker: usize, failure: Failure) -> io::Result<Option<Duration>> {
         self.shared.set_absent(worker)?;
-        if let Some(handoff) = self.handoff.as_mut().filter(|_| !self.shared.is_stopping()) {
-            let moved = handoff.take_back(&self.shared, worker)?;
-            self.shared.ledger.child(worker).rescued().fetch_add(moved, SeqCst);
+        // A child that ends closes its connections.
+        if !self.shared.is_stopping() {
+            let mut place = Place::default();
+            while !place.is_at_end(&self.shared) {
+                hand_on_some(&self.shared, worker, Which::All, &mut place, &mut self.turns);
+            }
         }
         Ok(self.children[worker].starts.failed(failure, self.shared.is_stopping()))
     }
@@ -352,17 +362,32 @@ impl<'a> PreforkPool<'a> {
         if self.shared.is_stopping() {
             return Ok(());
         }
-        self.stalls.begin()?;
-        let Some(handoff) = &mut self.handoff else { return self.look(f) };
-        self.is_starved |= handoff.accept_batch(&self.shared, &self.epoll)? == BatchEnd::Starved;
+        if !self.hands_off {
+            return self.begin_to_look(f);
+        }
+        self.stalls.begin(&self.shared, &self.epoll)?;
+        self.is_starved |= self.hand_off()? == BatchEnd::Starved;
         Ok(())
+    }
+
+    fn hand_off(&mut self) -> io::Result<BatchEnd> {
+        handoff::accept_batch(&self.shared, &self.epoll, &mut self.turns)
+    }
+
+    /// Something waits for a child.
+    fn begin_to_look(&mut self, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        if self.shared.is_stopping() {
+            return Ok(());
+        }
+        self.stalls.begin(&self.shared, &self.epoll)?;
+        self.look(f)
     }
 
     fn look(&mut self, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
         if self.shared.is_stopping() {
             return Ok(());
         }
-        self.stalls.look(&self.shared, &self.children, &self.epoll, self.handoff.as_mut(), f)
+        self.stalls.look(&self.shared, &self.children, &self.epoll, &mut self.turns, f)
     }
 
     /// Sets the timer for what is due next. Reads the clock only if something is.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bbq_listen::for_prefork::tcp_progress;
 use bbq_listen::{Address, bound_address};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_cookie};
 
@@ -72,7 +73,11 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
                 }
             }
             rescued.inherited += 1;
-            handed += u64::from(entry.is_handed_to(worker));
+            match entry.idle_of(worker) {
+                Some(was) => handed += u64::from(was.handed),
+                // The dead child was handling it, or was killed before it let it go.
+                None => entry.let_go(worker, true),
+            }
             // The dead child may have taken an event that it did not handle.
             shared.watch_again(worker, number, epolls::BOTH)?;
         }
@@ -105,37 +110,58 @@ impl Orphans {
                 continue;
             }
             if shared.ledger.entry(number).is_some_and(|entry| !entry.is_of(cookie)) {
-                give(shared, self.worker, number, cookie)?;
+                give(shared, self.worker, number, cookie);
             }
         }
         Ok(true)
     }
 }
 
-/// Gives a connection that was just accepted to a child, and adds it to the child's epoll.
-pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -> io::Result<()> {
+/// Gives a connection that was just accepted to a child, and adds it to the child's epoll. Returns `false` if it was closed instead, as
+/// the kernel has no memory for that.
+pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -> bool {
     let Some(entry) = shared.ledger.new_entry(number) else {
         numbers::close(number);
-        return Ok(());
+        return false;
     };
     count_handed(shared, worker);
     entry.begin_handed(cookie, worker);
-    watch_handed(shared, worker, number)
+    let is_watched = watch_handed(shared, worker, number, epolls::READ);
+    if !is_watched && entry.take(worker).is_some() {
+        close_untaken(shared, worker, number);
+    }
+    is_watched
 }
 
-/// Hands a connection that a child has not taken to another one. Returns `false` if the child has taken it meanwhile.
-pub(crate) fn hand_on(shared: &Shared, number: RawFd, from: usize, to: usize) -> io::Result<bool> {
+/// Hands a connection that a child does not handle to another one. Returns `false` if the child has begun with it meanwhile, or if the
+/// kernel has no memory for that.
+pub(crate) fn hand_on(shared: &Shared, number: RawFd, from: usize, to: usize) -> bool {
+    let Some(entry) = shared.ledger.entry(number) else { return false };
+    // Before the child can take it.
     count_handed(shared, to);
-    let is_moved = shared.ledger.entry(number).is_some_and(|entry| entry.hand_on(from, to));
-    let words = shared.ledger.child(if is_moved { from } else { to });
-    for count in [words.open(), words.taken(), words.handed()] {
-        count.fetch_sub(1, Relaxed);
+    let Some(was) = entry.hand_on(from, to) else {
+        count_moved(shared, to, true);
+        return false;
+    };
+    count_moved(shared, from, was.handed);
+    shared.ignore(from, number);
+    // One that was never handled has perhaps sent nothing.
+    let flags = if was.handed && !was.awaits_room { epolls::READ } else { epolls::BOTH };
+    if watch_handed(shared, to, number, flags) {
+        return true;
     }
-    if is_moved {
-        shared.ignore(from, number);
-        watch_handed(shared, to, number)?;
+    // Back to where it was: that epoll has just become smaller.
+    count_handed(shared, from);
+    if entry.hand_on(to, from).is_none() {
+        // The child has taken it after all: it had an event of an earlier connection with this number.
+        count_moved(shared, from, true);
+        return true;
     }
-    Ok(is_moved)
+    count_moved(shared, to, true);
+    if !watch_handed(shared, from, number, epolls::BOTH) && entry.take(from).is_some() {
+        close_untaken(shared, from, number);
+    }
+    false
 }
 
 /// Before the child can take it.
@@ -146,11 +172,32 @@ fn count_handed(shared: &Shared, worker: usize) {
     }
 }
 
-fn watch_handed(shared: &Shared, worker: usize, number: RawFd) -> io::Result<()> {
-    match shared.watch(worker, number, epolls::READ) {
+/// It is another's.
+fn count_moved(shared: &Shared, worker: usize, was_handed: bool) {
+    let words = shared.ledger.child(worker);
+    for count in [words.open(), words.taken()] {
+        count.fetch_sub(1, Relaxed);
+    }
+    if was_handed {
+        words.handed().fetch_sub(1, Relaxed);
+    }
+}
+
+/// The caller has taken it in the child's name.
+fn close_untaken(shared: &Shared, worker: usize, number: RawFd) {
+    let words = shared.ledger.child(worker);
+    for count in [words.open(), words.handed()] {
+        count.fetch_sub(1, Relaxed);
+    }
+    numbers::close(number);
+}
+
+/// Returns `false` if the kernel has no memory for that.
+fn watch_handed(shared: &Shared, worker: usize, number: RawFd, flags: EventFlags) -> bool {
+    match shared.watch(worker, number, flags) {
         // The child had an event of an earlier connection with this number: it has this one, or has closed it already.
-        Ok(()) | Err(Errno::BADF | Errno::EXIST) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Ok(()) | Err(Errno::BADF | Errno::EXIST) => true,
+        Err(_) => false,
     }
 }
 

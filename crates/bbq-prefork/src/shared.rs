@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bbq_listen::{Distribution, Group, Socket};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
@@ -150,17 +150,25 @@ impl Shared {
         }
     }
 
-    /// Wakes a child that sleeps, if something waits at a listener that all children share. The one that was woken for it may have
-    /// come no further.
-    pub(crate) fn wake_for_listeners(&self, worker: usize) {
-        if matches!(self.distribution, Distribution::Shared | Distribution::Duplicate(_)) {
-            let epoll = &self.epolls[worker];
-            for (index, listener) in self.listeners.iter().enumerate() {
-                // A descriptor that is added while it is ready is an event. The flags cannot be set again.
-                let _not_there = epoll::delete(epoll, listener);
-                let _no_memory = epolls::add(epoll, listener, Source::Listener(index), epolls::COMMON);
-            }
+    /// Whether several children wait for a listener, one of which was woken for what waits there and has perhaps come no further. While
+    /// some are taking connections, that is true of listeners whose own child needs help.
+    pub(crate) fn is_common(&self, index: usize, is_taking: bool) -> bool {
+        match self.distribution {
+            Distribution::Shared | Distribution::Duplicate(_) => !is_taking,
+            Distribution::Reuseport => self.needs_help(index),
+            _ => false,
         }
+    }
+
+    /// Wakes a child that sleeps, if something waits at a listener that [is common](Self::is_common).
+    pub(crate) fn wake_for_listener(&self, worker: usize, index: usize) {
+        if self.distribution == Distribution::Reuseport && worker == index {
+            return;
+        }
+        let (epoll, listener) = (&self.epolls[worker], &self.listeners[index]);
+        // A descriptor that is added while it is ready is an event. The flags cannot be set again.
+        let _not_there = epoll::delete(epoll, listener);
+        let _no_memory = epolls::add(epoll, listener, Source::Listener(index), epolls::COMMON);
     }
 
     /// Wakes a child up. Returns `false` if that is not possible.
@@ -270,13 +278,17 @@ impl Shared {
         let _readable_already = rustix::io::write(&self.stop, &[1; 8]);
     }
 
-    /// From now on the stop, the end of the master and new connections do not wake this child.
-    pub(crate) fn ignore_all_but_connections(&self, worker: usize) -> io::Result<()> {
+    /// From now on the stop and the end of the master do not wake this child.
+    pub(crate) fn ignore_stop(&self, worker: usize) {
         let epoll = &self.epolls[worker];
         // A predecessor that was killed may have done it.
         let _ = epoll::delete(epoll, &self.stop);
         let _ = epoll::delete(epoll, &self.master);
-        self.listen(worker, Listens::Not)
+    }
+
+    /// Whether any child has a connection.
+    pub(crate) fn has_open_connections(&self) -> bool {
+        (0..self.epolls.len()).any(|worker| self.ledger.child(worker).open().load(Relaxed) > 0)
     }
 
     /// The open connections of a child. Only the child, or the master when the child has ended, may ask.

@@ -1,22 +1,24 @@
 //! Notices children that do not come around, and lets the others take what waits for them. The master looks at the children at
-//! regular times while one of them runs or something waits, and at the next arrival otherwise.
+//! regular times while one of them runs or something waits. Otherwise an arrival begins that: of a connection, or of what a child
+//! waits for and has not taken yet.
 //!
 //! ```text
 //!                 a child that is stalled                         what two looks find untouched
-//!   reuseport     the others wait for its listener, too
-//!   accept-mutex  its lease ends, and it gets no other            the holder is armed once more
-//!   handoff       it gets no more; what it has not taken goes     (the child is probed)
-//!                 to the others
+//!   reuseport     the others wait for its listener, too           those that sleep are woken for it once more
+//!   accept-mutex  its lease ends, and it gets no other            the lease ends
+//!   handoff       it gets no more                                 (the child is probed)
 //!   shared, ...                                                   those that sleep are woken once more
+//!   all           connections that it was handed or that are
+//!                 ready go to the others (`moves`)
 //! ```
 //!
 //! The right column is for a child that was stopped between two steps: it was woken for a connection and has not accepted it, or has
-//! passed the mutex on and has not armed its successor.
+//! passed the mutex on and has not armed the next one.
 //!
 //! A child runs while it has been woken and has not come back to its epoll (`ChildWords::turns`). One that sleeps is stalled if the
 //! system says that it is stopped, or if it does not take what waits for it and does not notice a probe (`bbq_listen`'s `Watch`).
 //!
-//! Invariant: a stall changes who is asked next, and never who owns what a child has begun with.
+//! Invariant: a stall changes who is asked next, and never who owns what a child is handling.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +26,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use bbq_listen::for_prefork::{Changes, ChildProcess, Seen, Sight, WAIT_FOR_CLONES, Watch};
-use rustix::event::epoll::EventFlags;
+use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use rustix::time::{
@@ -33,9 +35,10 @@ use rustix::time::{
 
 use crate::epolls::{self, Source};
 use crate::event::{PoolEvent, WorkerState};
-use crate::handoff::Handoff;
 use crate::ledger::ChildWords;
+use crate::moves::{Place, Which, hand_on_some};
 use crate::shared::Shared;
+use crate::turns::Turns;
 use crate::worker_process::{WorkerProcess, number_of};
 
 /// A child that runs for longer without coming around is reported. It is three times what a thread has in bbq-listen: several
@@ -63,8 +66,8 @@ pub(crate) struct Stalls {
     is_looking: bool,
     /// Connections that all children had got at the last look.
     taken: u64,
-    /// At the last look something waited at a listener.
-    has_waited: bool,
+    /// At which listeners something waited at the last look.
+    has_waited: Vec<bool>,
 }
 
 /// What is known of a child from the last look.
@@ -79,11 +82,14 @@ struct Known {
     noticed: u64,
     /// Its count of rescued connections when the stall began.
     rescued: u64,
+    /// How far the looks at its connections have come.
+    place: Place,
 }
 
 impl Known {
     fn new() -> Self {
-        Self { watch: Watch::default(), seen: Seen::new(), turns: 0, taken: 0, noticed: 0, rescued: 0 }
+        let (watch, seen) = (Watch::default(), Seen::new());
+        Self { watch, seen, turns: 0, taken: 0, noticed: 0, rescued: 0, place: Place::default() }
     }
 
     /// Looks at the words of the child. Returns whether it has fallen asleep or woken up since the last look, and for how long it has
@@ -91,9 +97,10 @@ impl Known {
     fn update(&mut self, words: ChildWords<'_>) -> (bool, Duration) {
         let turns = words.turns();
         let has_moved = std::mem::replace(&mut self.turns, turns) != turns;
-        let taken = std::mem::replace(&mut self.taken, words.taken().load(Relaxed));
+        let before = std::mem::replace(&mut self.taken, words.taken().load(Relaxed));
         if has_moved {
-            self.noticed = taken;
+            // What it has got since then may have come after it fell asleep.
+            self.noticed = before;
         }
         (has_moved, self.seen.running_for(self.is_asleep(), turns))
     }
@@ -141,16 +148,32 @@ impl Stalls {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         epolls::add(epoll, &timer, Source::Look, EventFlags::IN)?;
         let children = shared.epolls.iter().map(|_| Known::new()).collect();
-        let mut stalls = Self { children, timer, is_looking: false, taken: 0, has_waited: false };
+        let mut stalls = Self { children, timer, is_looking: false, taken: 0, has_waited: Vec::new() };
         // The children begin.
-        stalls.begin()?;
+        stalls.begin(shared, epoll)?;
         Ok(stalls)
     }
 
-    /// From now on looks at the children at regular times.
-    pub(crate) fn begin(&mut self) -> io::Result<()> {
+    /// From now on looks at the children at regular times. `epoll` is the master's.
+    pub(crate) fn begin(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<()> {
         if !std::mem::replace(&mut self.is_looking, true) {
             self.set_timer(Timespec::try_from(LOOK_EVERY).map_err(|_| io::ErrorKind::InvalidInput)?)?;
+            // Each event of a child would wake the master.
+            for waited_for in &shared.epolls {
+                let _not_there = epoll::delete(epoll, waited_for);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks no more, until something arrives.
+    fn await_arrival(&mut self, shared: &Shared, epoll: &OwnedFd, present: &[bool]) -> io::Result<()> {
+        self.end()?;
+        for (index, listener) in shared.childrens_listeners().iter().enumerate() {
+            epolls::set(epoll, listener, Source::Listener(index), epolls::ARMED)?;
+        }
+        for worker in (0..present.len()).filter(|worker| present[*worker]) {
+            epolls::set(epoll, &shared.epolls[worker], Source::Waiting(worker), epolls::ARMED)?;
         }
         Ok(())
     }
@@ -185,7 +208,7 @@ impl Stalls {
         shared: &Shared,
         processes: &[WorkerProcess],
         epoll: &OwnedFd,
-        mut handoff: Option<&mut Handoff>,
+        turns: &mut Turns,
         f: &mut impl FnMut(PoolEvent),
     ) -> io::Result<()> {
         let taken = (0..processes.len())
@@ -196,32 +219,27 @@ impl Stalls {
             all.filter_map(|(worker, process)| Some((worker, process.child.as_ref()?)))
         };
         if is_taking && self.all_come_around(shared, present().map(|(worker, _)| worker)) {
-            self.has_waited = false;
+            self.has_waited.clear();
             return Ok(());
         }
         let waiting = Waiting::at(shared);
         let mut soon = waiting.at_any_listener();
         for (worker, process) in present() {
             soon |= self.look_at(worker, process, shared, &waiting, f);
-            if self.children[worker].watch.is_stalled() {
+            let known = &mut self.children[worker];
+            if known.watch.is_stalled() {
                 shared.end_lease_of(worker)?;
-                if let Some(handoff) = &mut handoff {
-                    let moved = handoff.take_back(shared, worker)?;
-                    shared.ledger.child(worker).rescued().fetch_add(moved, Relaxed);
-                }
+                let moved = hand_on_some(shared, worker, Which::Ready, &mut known.place, turns);
+                shared.ledger.child(worker).rescued().fetch_add(moved, Relaxed);
             }
         }
-        let has_waited = std::mem::replace(&mut self.has_waited, waiting.at_any_listener());
-        if has_waited && self.has_waited && !is_taking {
-            self.renew_events(shared)?;
+        self.renew_events(shared, waiting.listener, is_taking)?;
+        if soon {
+            return Ok(());
         }
-        if !soon {
-            self.end()?;
-            for (index, listener) in shared.childrens_listeners().iter().enumerate() {
-                epolls::set(epoll, listener, Source::Listener(index), epolls::ARMED)?;
-            }
-        }
-        Ok(())
+        let mut is_present = vec![false; processes.len()];
+        present().for_each(|(worker, _)| is_present[worker] = true);
+        self.await_arrival(shared, epoll, &is_present)
     }
 
     /// Whether all children move, as under load. Then nothing is to be done, and that is known without a system call.
@@ -266,6 +284,10 @@ impl Stalls {
             is_frozen: is_stopped,
         };
         let changes = known.watch.look(sight, STALL_THRESHOLD, || shared.probe(worker));
+        // A child may be stopped while it is blocked, and continued.
+        if known.watch.is_stalled() && !changes.begins && words.stall().load(SeqCst) != 0 {
+            words.stall().store(if is_stopped { STOPPED } else { BLOCKED }, SeqCst);
+        }
         let is_watched = known.is_watched();
         self.apply(changes, worker, is_stopped, number_of(process.pid), shared, f);
         !is_asleep || has_moved || waits || is_watched
@@ -305,14 +327,22 @@ impl Stalls {
         }
     }
 
-    /// What waited at the last look waits still, and nobody has accepted anything: whoever was woken for it may be stopped.
-    fn renew_events(&self, shared: &Shared) -> io::Result<()> {
-        if shared.has_mutex {
-            shared.arm_mutex()?;
+    /// What waited at the last look waits still, and nobody has accepted anything: whoever was woken for it may be stopped. A listener
+    /// whose own child is stalled may have woken another that is, while others take from their own.
+    fn renew_events(&mut self, shared: &Shared, waits: Vec<bool>, is_taking: bool) -> io::Result<()> {
+        let has_waited = std::mem::replace(&mut self.has_waited, waits);
+        let still = |index: &usize| self.has_waited[*index] && has_waited.get(*index) == Some(&true);
+        let waiting: Vec<usize> = (0..self.has_waited.len()).filter(still).collect();
+        if shared.has_mutex && !is_taking && !waiting.is_empty() {
+            // Also from a holder that is not stalled: a busy system may not let it run.
+            shared.pass_mutex(shared.ledger.lease())?;
         }
-        let sleeps = |worker: &usize| shared.ledger.child(*worker).turns().is_multiple_of(2);
-        let able = (0..self.children.len()).filter(|worker| sleeps(worker) && !shared.is_stalled(*worker));
-        able.for_each(|worker| shared.wake_for_listeners(worker));
+        for index in waiting.into_iter().filter(|index| shared.is_common(*index, is_taking)) {
+            let sleeps = |worker: &usize| shared.ledger.child(*worker).turns().is_multiple_of(2);
+            let able =
+                (0..self.children.len()).filter(|worker| sleeps(worker) && !shared.is_stalled(*worker));
+            able.for_each(|worker| shared.wake_for_listener(worker, index));
+        }
         Ok(())
     }
 }

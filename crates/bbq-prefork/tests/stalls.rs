@@ -1,9 +1,9 @@
 //! If this fails, clients wait for a child that is blocked or stopped although others are free, or one of them is lost or served
 //! twice; nobody hears of such a child; or a pool that has nothing to do looks at its children for ever.
 //!
-//! A connection that a child has begun with is its own, and waits for it. Here no such connection is among those that are measured:
-//! the child that blocks does so over a connection of its own, and the one that is stopped has accepted none, as no client came
-//! before. So each client must be served by another child, also those that were handed to the stopped child before it was noticed.
+//! The one connection that a child is handling is its own, and waits for it. Here it is not among those that are measured: the child that
+//! blocks does so over a connection of its own, and the one that is stopped handles none. So each client must be served by another
+//! child, also those that were handed to the stopped child before it was noticed, and those whose connections it has kept.
 //!
 //! Without the test harness, which has threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,7 +12,7 @@ mod common;
 mod stall_tests;
 mod without_harness;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_prefork::{PoolEvent, WorkerState};
 use common::group;
@@ -26,11 +26,19 @@ const DISTRIBUTIONS: [&str; 6] =
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// The child that is stopped: the first to have the mutex, and to get a connection from the master.
 const VICTIM: usize = 0;
+/// Clients that keep their connections.
+const KEPT: usize = 40;
 
 fn main() {
     run(&[
         ("nobody_waits_for_a_child_that_is_blocked", nobody_waits_for_a_child_that_is_blocked),
         ("nobody_waits_for_a_child_that_is_stopped", nobody_waits_for_a_child_that_is_stopped),
+        ("requests_on_kept_connections_go_to_the_others", requests_on_kept_connections_go_to_the_others),
+        (
+            "first_requests_of_silent_clients_go_to_the_others",
+            first_requests_of_silent_clients_go_to_the_others,
+        ),
+        ("nobody_waits_for_two_children_that_are_stopped", nobody_waits_for_two_children_that_are_stopped),
         ("one_child_serves_what_waits_for_all_the_others", one_child_serves_what_waits_for_all_the_others),
         ("a_pool_with_nothing_to_do_sleeps", a_pool_with_nothing_to_do_sleeps),
     ]);
@@ -74,6 +82,85 @@ fn nobody_waits_for_a_child_that_is_stopped() {
             assert!(running.pool.rescued()[VICTIM] > 0, "nothing was taken from its socket");
         }
         running.until_it_serves(VICTIM);
+        running.end();
+    }
+}
+
+/// No new client comes, and the pool sleeps when they ask.
+fn requests_on_kept_connections_go_to_the_others() {
+    for distribution in DISTRIBUTIONS {
+        for is_blocked in [true, false] {
+            let group = group("tcp", distribution.parse().unwrap(), WORKERS);
+            let told = Told::new();
+            let mut running = Running::start(&group, &told);
+            let mut kept = running.kept_clients(KEPT);
+            let (mut blocker, held) = kept.pop().unwrap();
+            running.until_it_sleeps();
+            if is_blocked {
+                running.block_by(&mut blocker);
+            } else {
+                running.stop_child(held);
+            }
+            let had_it = kept.iter().filter(|(_, worker)| *worker == held).count();
+            let (by, longest) = running.ask_again(kept.iter_mut().map(|(stream, _)| stream));
+            println!(
+                "{distribution}, {}: the held child had {had_it} of {KEPT}, longest wait {longest:?}",
+                if is_blocked { "blocked" } else { "stopped" }
+            );
+            assert!(!by.contains(&held), "{distribution}: {by:?} by {held}");
+            assert!(longest < WAIT_MAX, "{distribution}: {longest:?}");
+            if !is_blocked {
+                running.signal(held, Signal::CONT);
+            }
+            running.until_it_serves(held);
+            // They are served by whoever has them now.
+            running.ask_again(kept.iter_mut().map(|(stream, _)| stream));
+            running.end();
+        }
+    }
+}
+
+/// With `handoff` they are a child's that has not taken them, and otherwise a child's that has found nothing to read.
+fn first_requests_of_silent_clients_go_to_the_others() {
+    for distribution in DISTRIBUTIONS {
+        let group = group("tcp", distribution.parse().unwrap(), WORKERS);
+        let told = Told::new();
+        let mut running = Running::start(&group, &told);
+        let mut silent: Vec<_> = (0..KEPT).map(|_| running.silent_client()).collect();
+        running.until("connections", |running| running.pool.taken().iter().sum::<u64>() == KEPT as u64);
+        running.until_it_sleeps();
+        running.stop_child(VICTIM);
+        let (by, longest) = running.ask_again(silent.iter_mut());
+        println!("{distribution}, silent clients: longest wait {longest:?}");
+        assert!(!by.contains(&VICTIM), "{distribution}: {by:?}");
+        assert!(longest < WAIT_MAX, "{distribution}: {longest:?}");
+        running.signal(VICTIM, Signal::CONT);
+        running.until_it_serves(VICTIM);
+        running.end();
+    }
+}
+
+/// Each client comes when nobody else waits: what waits for one of the two may have woken the other.
+fn nobody_waits_for_two_children_that_are_stopped() {
+    for distribution in DISTRIBUTIONS {
+        let group = group("tcp", distribution.parse().unwrap(), WORKERS);
+        let told = Told::new();
+        let mut running = Running::start(&group, &told);
+        let bad = [VICTIM, VICTIM + 1];
+        bad.iter().for_each(|worker| running.stop_child(*worker));
+        let mut longest = Duration::ZERO;
+        for client in 0..KEPT {
+            let since = Instant::now();
+            let by = running.answers(&mut vec![running.client(client as u16)]);
+            longest = longest.max(since.elapsed());
+            assert!(!bad.contains(&by[0]), "{distribution}: {by:?}");
+        }
+        println!("{distribution}, two stopped: longest wait {longest:?}");
+        assert!(longest < WAIT_MAX, "{distribution}: {longest:?}");
+        for worker in bad {
+            running.signal(worker, Signal::CONT);
+        }
+        bad.iter().for_each(|worker| running.until_it_serves(*worker));
         running.end();
     }
 }

@@ -31,6 +31,8 @@ const LOST: Duration = Duration::from_secs(20);
 const ASK: u8 = b'a';
 const BLOCK: u8 = b'b';
 const SLOWLY: u8 = b's';
+/// The connection stays open.
+const KEEP: u8 = b'k';
 
 /// What the children tell the test.
 pub(crate) struct Told {
@@ -75,7 +77,7 @@ impl Told {
             }
         }
         send(connection, &[worker as u8], SendFlags::NOSIGNAL).unwrap();
-        Outcome::Close
+        if request[0] == KEEP { Outcome::AwaitInput } else { Outcome::Close }
     }
 
     /// Of so many clients, those that were not served exactly once.
@@ -178,6 +180,48 @@ impl<'a> Running<'a> {
     /// A client that sends nothing.
     pub(crate) fn silent_client(&self) -> TcpStream {
         TcpStream::connect(port_of(self.group)).unwrap()
+    }
+
+    /// Clients that keep their connections, with the workers that have answered their first requests.
+    pub(crate) fn kept_clients(&mut self, clients: usize) -> Vec<(TcpStream, usize)> {
+        (0..clients)
+            .map(|_| {
+                let mut stream = self.request(KEEP, 0);
+                let mut worker = None;
+                self.until("answer", |_| {
+                    worker = answer(&mut stream);
+                    worker.is_some()
+                });
+                (stream, worker.unwrap())
+            })
+            .collect()
+    }
+
+    /// Blocks the child that serves a connection.
+    pub(crate) fn block_by(&mut self, stream: &mut TcpStream) {
+        stream.write_all(&[BLOCK, 0, 0]).unwrap();
+        self.until("blocked child", |running| running.told.blocked().is_some());
+    }
+
+    /// Asks once more on connections that are kept, or that have sent nothing yet, one after the other. Returns who has answered, and
+    /// the longest wait.
+    pub(crate) fn ask_again<'b>(
+        &mut self,
+        streams: impl Iterator<Item = &'b mut TcpStream>,
+    ) -> (Vec<usize>, Duration) {
+        let (mut workers, mut longest) = (Vec::new(), Duration::ZERO);
+        for stream in streams {
+            stream.set_nonblocking(true).unwrap();
+            stream.write_all(&[KEEP, 0, 0]).unwrap();
+            let since = Instant::now();
+            let before = workers.len();
+            self.until("answer", |_| {
+                workers.extend(answer(stream));
+                workers.len() > before
+            });
+            longest = longest.max(since.elapsed());
+        }
+        (workers, longest)
     }
 
     /// The workers that have answered these clients.
