@@ -1,5 +1,6 @@
 //! The examples, each as a process of its own.
 
+mod acceptance;
 mod axum;
 mod axum_server;
 mod dns_cache;
