@@ -13,6 +13,7 @@ use std::pin::pin;
 use bbq_listen::{AsyncListener, Group};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -35,7 +36,18 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible
 /// One worker.
 async fn serve(mut listener: AsyncListener) -> io::Result<()> {
     let mut stopped = pin!(listener.stopped());
-    let connections = GracefulShutdown::new();
+    let (connections, stopping) = (GracefulShutdown::new(), listener.stopping());
+    let answer = service_fn(move |request| {
+        let is_last = stopping();
+        async move {
+            let mut response = answer(request).await?;
+            if is_last {
+                // Else the client's next request may be on its way when the connection is closed as idle.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -43,7 +55,7 @@ async fn serve(mut listener: AsyncListener) -> io::Result<()> {
                 // With a timer, hyper closes connections that take too long to send a request.
                 let mut builder = http1::Builder::new();
                 let connection = builder.timer(TokioTimer::new());
-                let connection = connection.serve_connection(TokioIo::new(stream), service_fn(answer));
+                let connection = connection.serve_connection(TokioIo::new(stream), answer.clone());
                 // Errors are those of clients that leave.
                 tokio::spawn(connections.watch(connection));
             }

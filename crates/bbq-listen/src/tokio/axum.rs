@@ -10,11 +10,13 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::net::{UnixStream, unix};
 
+use crate::tokio::closing::Closing;
 use crate::{AnyStream, AsyncAnyListener, AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
 
 impl AsyncListener {
     /// Serves `app` by `axum::serve`, on tcp and on unix sockets. When the server stops, connections that are idle are closed, once clients
-    /// have had time for a first request ([`stopped`](Self::stopped)), and requests in progress get their answers.
+    /// have had time for a first request ([`stopped`](Self::stopped)), and requests in progress get their answers. As soon as the server
+    /// is told to stop, answers of HTTP/1.1 say that their connection closes: so a client that asks one request after the other loses none.
     ///
     /// For services of other types call `axum::serve(listener, service).with_graceful_shutdown(stopped)`, with the future that
     /// `stopped` returned before. A server without `with_graceful_shutdown` waits for idle connections, too: each stop takes as
@@ -30,8 +32,8 @@ impl AsyncListener {
     /// # }
     /// ```
     pub fn serve_axum(self, app: Router) -> impl IntoFuture<Output = io::Result<()>> {
-        let stopped = self.stopped();
-        axum::serve(self.into_any(), app).with_graceful_shutdown(stopped)
+        let (stopped, stopping) = (self.stopped(), self.stopping());
+        axum::serve(self.into_any(), Closing::new(app, stopping)).with_graceful_shutdown(stopped)
     }
 }
 
@@ -111,8 +113,8 @@ impl Listener for AsyncAnyListener {
 impl crate::AsyncTlsListener {
     /// As [`AsyncListener::serve_axum`], over TLS.
     pub fn serve_axum(self, app: Router) -> impl IntoFuture<Output = io::Result<()>> {
-        let stopped = self.stopped();
-        axum::serve(self, app).with_graceful_shutdown(stopped)
+        let (stopped, stopping) = (self.stopped(), self.stopping());
+        axum::serve(self, Closing::new(app, stopping)).with_graceful_shutdown(stopped)
     }
 }
 

@@ -243,6 +243,15 @@ impl Ending {
     }
 }
 
+impl Ending {
+    /// Tells whether the stop was requested. Without a run that is never so.
+    pub(crate) fn stopping(of_run: Option<&Self>) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
+        let phase = of_run.map(|ending| ending.phase.clone());
+        // The receiver has seen the first phase alone. An error means that the run is over.
+        move || phase.as_ref().is_some_and(|phase| !matches!(phase.has_changed(), Ok(false)))
+    }
+}
+
 impl fmt::Debug for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ending")

@@ -186,6 +186,15 @@ impl AsyncListener {
         Ending::stopped(self.ending.as_ref())
     }
 
+    /// Tells whether the server was told to stop, some time before [`stopped`](Self::stopped) completes. It costs a look at an atomic.
+    ///
+    /// A server that closes each connection after its next answer from then on, and says so in the answer, loses no request of clients that
+    /// ask one after the other: for HTTP/1.1 by the header `Connection: close`. Otherwise their next request may be on its way when `stopped`
+    /// completes and the connection is closed as idle. [`serve_axum`](Self::serve_axum) does that.
+    pub fn stopping(&self) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
+        Ending::stopping(self.ending.as_ref())
+    }
+
     /// Ends the run of the worker with an error that the server cannot return.
     #[cfg(feature = "axum")]
     pub(crate) fn fail(&self, error: io::Error) {

@@ -3,6 +3,8 @@
 pub(crate) mod any_listener;
 #[cfg(feature = "axum")]
 pub(crate) mod axum;
+#[cfg(feature = "axum")]
+pub(crate) mod closing;
 pub(crate) mod connection;
 pub(crate) mod counted_stream;
 pub(crate) mod crew;

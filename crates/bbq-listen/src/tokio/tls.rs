@@ -153,6 +153,11 @@ impl AsyncTlsListener {
         self.listener.stopped()
     }
 
+    /// As [`AsyncListener::stopping`].
+    pub fn stopping(&self) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
+        self.listener.stopping()
+    }
+
     /// Ends the run of the worker with an error that the server cannot return.
     #[cfg(feature = "axum")]
     pub(crate) fn fail(&self, error: io::Error) {

@@ -2,7 +2,7 @@
 //! nothing, or takes connections that are for the successor.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -146,6 +146,32 @@ fn what_comes_after_the_grace_is_for_the_successor() {
             }
         });
         TokioRunner::new().serve(&old, serve).run_until(std::future::ready(())).unwrap();
+    });
+}
+
+/// It learns that its connection closes, and so sends nothing on it that gets no answer.
+#[test]
+fn a_client_that_asks_one_request_after_the_other_loses_none() {
+    let group = common::group("tcp", "shared".parse().unwrap(), 1);
+    let to = common::port_of(&group);
+    stopped_beside(&group, LONG, |stop| {
+        let (mut client, mut stop) = (BufReader::new(connect(to)), Some(stop));
+        let mut is_told = false;
+        while !is_told {
+            client.get_mut().write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(client.read_line(&mut head).unwrap() > 0, "no answer after {head:?}");
+            }
+            client.read_exact(&mut [0; 2]).unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            is_told = head.contains("connection: close\r\n");
+            assert!(!is_told || stop.is_none(), "it closes before the stop");
+            if let Some(stop) = stop.take() {
+                stop.send(()).unwrap();
+            }
+        }
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
     });
 }
 
