@@ -43,6 +43,10 @@ const PACKET_BYTES_MAX: usize = 512;
 const KEY_BYTES: usize = 16;
 /// Successors that wait while one is served.
 const BACKLOG: i32 = 4;
+/// How often a successor asks if the process that it asks ends: each time another one has replaced it, of those that were started at the
+/// same time.
+const TRIES_MAX: usize = 16;
+const _: () = assert!(TRIES_MAX > BACKLOG as usize);
 /// A process that serves answers at once. Without a time-out, one that is stopped would hang each successor.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -97,26 +101,23 @@ impl HandOver {
     /// If that process is of another user, does not answer, or refuses: it does so for some seconds after its groups have shrunk.
     pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let mut hand_over = Self { path, predecessor: None, passed: Vec::new(), owned: Vec::new() };
-        let socket = new_socket(SocketFlags::CLOEXEC)?;
-        match connect(&socket, &SocketAddrUnix::new(&hand_over.path)?) {
-            Ok(()) => {}
-            // Nobody serves, or whoever did has ended.
-            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(hand_over),
-            Err(errno) => return Err(errno.into()),
-        }
-        check_user(&socket)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
-        send(&socket, &[b'H', VERSION], &[])?;
-        hand_over.passed = receive_groups(&socket).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                let text = "the process that serves does not answer; check whether it is stopped or blocked";
-                io::Error::new(ErrorKind::TimedOut, text)
+        let mut asked = ask(&path);
+        for _ in 1..TRIES_MAX {
+            // Another successor has replaced it, and listens at the path already, or nobody does.
+            if !asked.as_ref().is_err_and(has_ended) {
+                break;
             }
-            _ => error,
-        })?;
-        hand_over.predecessor = Some(socket);
-        Ok(hand_over)
+            asked = ask(&path);
+        }
+        let (predecessor, passed) = match asked {
+            Ok(asked) => asked.unzip(),
+            Err(error) if has_ended(&error) => {
+                let text = "the process that serves has ended meanwhile; try again";
+                return Err(io::Error::new(error.kind(), text));
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path, predecessor, passed: passed.unwrap_or_default(), owned: Vec::new() })
     }
 
     /// Whether there is a process that serves, and stops when this one serves.
@@ -159,6 +160,33 @@ impl HandOver {
             let _ended = send(&predecessor, b"S", &[]);
         }
     }
+}
+
+/// Connects to the process that serves at `path`, and takes its sockets. `None` if there is no such process.
+fn ask(path: &Path) -> io::Result<Option<(OwnedFd, Vec<Passed>)>> {
+    let socket = new_socket(SocketFlags::CLOEXEC)?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {}
+        // Nobody serves, or whoever did has ended.
+        Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    check_user(&socket)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+    send(&socket, &[b'H', VERSION], &[])?;
+    let passed = receive_groups(&socket).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => {
+            let text = "the process that serves does not answer; check whether it is stopped or blocked";
+            io::Error::new(ErrorKind::TimedOut, text)
+        }
+        _ => error,
+    })?;
+    Ok(Some((socket, passed)))
+}
+
+/// Whether the process at the other end has ended before it had passed on everything.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
 /// A socket at `path` to which successors connect. It takes the place of that of the process before.
@@ -260,10 +288,7 @@ fn receive_groups(from: &OwnedFd) -> io::Result<Vec<Passed>> {
                 let text = String::from_utf8_lossy(text);
                 return Err(io::Error::other(format!("the process that serves passes no socket on: {text}")));
             }
-            (None, _) => {
-                let text = "the process that serves has ended meanwhile; try again";
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
-            }
+            (None, _) => return Err(ErrorKind::UnexpectedEof.into()),
             _ => return Err(unknown()),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use bbq_listen::{AsyncListener, Group, GroupOptions, HandOver, TokioRunner};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::client::{LOST, answer, connect, greet};
 use crate::common;
@@ -92,6 +92,32 @@ fn a_restart_changes_the_number_of_workers() {
         drop(stop);
         second.join().unwrap();
     });
+}
+
+/// Those that wait while another one replaces their predecessor ask its successor.
+#[test]
+fn successors_that_start_together_replace_each_other() {
+    let socket = common::group("tcp", "shared".parse().unwrap(), 1);
+    let options = Group::at(&common::port_of(&socket).to_string()).unwrap().workers(2);
+    drop(socket);
+    for _ in 0..5 {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("hand-over");
+        let (stop, stopped) = watch::channel(false);
+        let until = || async {
+            let mut stopped = stopped.clone();
+            drop(stopped.wait_for(|stopped| *stopped).await);
+        };
+        thread::scope(|threads| {
+            let first = threads.spawn(|| run(&path, &options, until()));
+            wait_until(|| path.exists());
+            let all: Vec<_> = (0..4).map(|_| threads.spawn(|| run(&path, &options, until()))).collect();
+            first.join().unwrap();
+            wait_until(|| all.iter().filter(|successor| successor.is_finished()).count() == 3);
+            stop.send_replace(true);
+            all.into_iter().for_each(|successor| successor.join().unwrap());
+        });
+    }
 }
 
 #[test]
