@@ -51,7 +51,8 @@ impl Example {
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("listening on ").and_then(|rest| rest.split(' ').next());
-        let address = address.and_then(|address| address.split("://").nth(1)?.parse().ok());
+        // Some say no scheme.
+        let address = address.and_then(|address| address.rsplit("://").next()?.parse().ok());
         let Some(address) = address else {
             let _ = child.kill();
             panic!("{command:?} said {line:?}, ended {:?}", child.wait());

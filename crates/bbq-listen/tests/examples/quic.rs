@@ -43,7 +43,7 @@ fn clients_keep_their_worker_when_their_address_changes() {
 }
 
 /// The number of the worker.
-async fn ask(connection: &Connection) -> u8 {
+pub(crate) async fn ask(connection: &Connection) -> u8 {
     let exchange = async {
         let (mut output, mut input) = connection.open_bi().await.unwrap();
         output.write_all(b"?").await.unwrap();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::Arc;
 
 use rcgen::CertifiedKey;
@@ -36,9 +37,12 @@ impl Identity {
 
     /// Starts an example on a port of the system's choice.
     pub(crate) fn spawn(&self, name: &str) -> Example {
-        let path = |file: &str| self.directory.path().join(file);
-        let mut command = command(name);
-        Example::spawn(command.arg("127.0.0.1:0").args([path("server.crt"), path("server.key")]))
+        Example::spawn(self.with_files(command(name).arg("127.0.0.1:0")))
+    }
+
+    /// Adds the files of the certificate and its key to the arguments.
+    pub(crate) fn with_files<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.args(["server.crt", "server.key"].map(|file| self.directory.path().join(file)))
     }
 
     fn start(&self, name: &str) -> Example {
@@ -56,8 +60,17 @@ impl Identity {
 
 #[test]
 fn axum_answers_and_stops_although_a_client_keeps_its_connection() {
+    it_answers_and_stops_although_a_client_keeps_its_connection("axum_tls");
+}
+
+#[test]
+fn hyper_answers_and_stops_although_a_client_keeps_its_connection() {
+    it_answers_and_stops_although_a_client_keeps_its_connection("hyper_tls");
+}
+
+fn it_answers_and_stops_although_a_client_keeps_its_connection(name: &str) {
     let identity = Identity::new();
-    let server = identity.start("axum_tls");
+    let server = identity.start(name);
     // It begins no handshake.
     let silent = server.connect();
     let mut client = identity.connect(&server);

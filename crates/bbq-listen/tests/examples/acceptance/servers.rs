@@ -254,7 +254,8 @@ impl Nginx {
             .arg(&file)
             .arg("-e")
             .arg(directory.path().join("log"));
-        let child = nginx.stdin(Stdio::null()).spawn().expect("nginx, of Debian's package nginx-light");
+        let child = nginx.stdin(Stdio::null()).spawn();
+        let child = child.unwrap_or_else(|error| panic!("nginx, of Debian's package nginx-light: {error}"));
         let server = Self { _directory: directory, address, child };
         wait_until("workers of nginx", || server.workers().len() == 2);
         server
