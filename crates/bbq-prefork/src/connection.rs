@@ -13,7 +13,8 @@ use rustix::net::{RecvFlags, recv};
 use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
 use crate::numbers;
 
-/// A response that is about to be written: what a successor must know if this process is killed while it writes.
+/// A response that is about to be written: what a successor must know if this process is killed while it writes. [`Connection`] has an
+/// example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingResponse {
     /// Bytes to read after the response is written: those of its requests, and those that are kept from then on.

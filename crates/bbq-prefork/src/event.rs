@@ -58,7 +58,7 @@ pub enum PoolEvent {
         reason: String,
     },
     /// Its process does not come back to [`Child::serve`](crate::Child::serve): a call of its handler takes long, or the system does
-    /// not let it run. The other workers take what comes; connections that this process has begun with wait for it.
+    /// not let it run. The other workers take what comes; the connection that this process is handling waits for it.
     Blocked {
         /// Which worker.
         worker: usize,
@@ -72,13 +72,13 @@ pub enum PoolEvent {
         /// The process.
         pid: u32,
     },
-    /// Its process was blocked or stopped, and serves again.
+    /// Its process was blocked or stopped, and serves again. If it ended instead, [`Replaced`](Self::Replaced) says so.
     Recovered {
         /// Which worker.
         worker: usize,
         /// The process.
         pid: u32,
-        /// Connections that other workers took from its own socket (`reuseport`), or that were taken back from it (`handoff`).
+        /// Connections that other workers took from its own socket (`reuseport`), or that were handed from it to others.
         rescued: u64,
     },
 }

@@ -16,16 +16,17 @@
 //!   child     epoll of its worker: its listeners, its connections, stop, master       accept, peek, begin, write, read, end
 //! ```
 //!
-//! A child that is blocked in its handler, stopped by a signal, or not scheduled delays no connection but those that it has begun
-//! with. Each child writes a heartbeat into the ledger when it wakes up and when it falls asleep. The master looks at the heartbeats
-//! every 8 ms while a child runs or something waits, and at the next arrival otherwise. The other children take what waits for a
-//! child that does not come around, with every distribution, usually within 16 ms. A child counts as one that does not come around
+//! A child that is blocked in its handler, stopped by a signal, or not scheduled delays no connection but the one that it is
+//! handling. Each child writes a heartbeat into the ledger when it wakes up and when it falls asleep. The master looks at the heartbeats
+//! every 8 ms while a child runs or something waits, and when something arrives otherwise. The other children take what waits for a
+//! child that does not come around, with every distribution, usually within 16 ms: new connections, and requests on connections that
+//! the child has kept. A child counts as one that does not come around
 //! - if it is stopped (SIGSTOP), from the next look on;
 //! - if it has been running for 6 ms without coming back to its epoll; after 30 ms it is reported;
 //! - if it sleeps, and for 30 ms does not take what waits for it.
 //!
-//! The master does so in [`PreforkPool::handle_events`]: call that in time. Connections that a child has begun with are its own: it
-//! has accepted them, or it has called its handler for one that it was handed.
+//! The master does so in [`PreforkPool::handle_events`]: call that in time. So two calls of a handler for one connection may be made by
+//! two children, as after the death of one.
 //!
 //! All processes together have one limit of descriptors. A child opens nothing but connections: anything else would stay open
 //! after the child is killed.

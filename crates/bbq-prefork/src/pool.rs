@@ -199,8 +199,8 @@ impl<'a> PreforkPool<'a> {
         Ok(count > 0)
     }
 
-    /// Tells the children to handle what is queued, to finish the responses that they have begun, to close what idles, and to
-    /// end. That takes them 5 s at most; then they close everything. When the pool [has ended](Self::has_ended), no connection of
+    /// Tells the children to go on for [a grace](bbq_listen::FIRST_BYTE_GRACE_DEFAULT) while any client is connected, to handle what is
+    /// queued, to finish the responses that they have begun, to close what idles, and to end. That takes them 5 s at most; then they close everything. When the pool [has ended](Self::has_ended), no connection of
     /// it is open. The group stays open.
     ///
     /// # Errors
@@ -236,8 +236,8 @@ impl<'a> PreforkPool<'a> {
             .collect()
     }
 
-    /// Connections that other workers took from each worker's own socket (`reuseport`) or that were taken back from it (`handoff`),
-    /// while it had no process or its process did not come around.
+    /// Connections that other workers took from each worker's own socket (`reuseport`) or that were handed from it to others, while it had
+    /// no process or its process did not come around.
     pub fn rescued(&self) -> Vec<u64> {
         (0..self.children.len())
             .map(|worker| self.shared.ledger.child(worker).rescued().load(SeqCst))
