@@ -144,6 +144,7 @@ pub use steering::pinned::{STEERING_PINS_DEFAULT, STEERING_PINS_MAX};
 pub use steering::setup::SteeringSetup;
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
+pub use sys::processes::unacknowledged_bytes;
 #[cfg(feature = "tokio")]
 pub use tokio::any_listener::{AnyStream, AsyncAnyListener};
 #[cfg(feature = "tokio")]

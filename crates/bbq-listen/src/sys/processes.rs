@@ -4,7 +4,7 @@
 use std::io;
 use std::mem;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -201,6 +201,15 @@ fn tcp_counts(connection: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     Ok((count(TCP_INFO_BYTES_ACKED), received))
 }
 
+/// How many of the bytes that were written to a connection are still on their way: over TCP those that the peer's system has not
+/// acknowledged (`SIOCOUTQ`), over a unix socket the memory of those that the peer has not read.
+///
+/// # Errors
+/// The descriptor is no connected stream socket.
+pub fn unacknowledged_bytes(connection: impl AsFd) -> io::Result<u64> {
+    queue_bytes(connection.as_fd(), libc::TIOCOUTQ)
+}
+
 /// Bytes in one of a connection's queues.
 fn queue_bytes(connection: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
@@ -215,7 +224,6 @@ fn queue_bytes(connection: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<u64
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::os::fd::AsFd;
 
     use super::*;
 
@@ -237,6 +245,8 @@ mod tests {
             written += length;
         }
         assert_eq!(seen(&server), progress(written as u64, 300));
+        let on_their_way = unacknowledged_bytes(&server).unwrap();
+        assert!(0 < on_their_way && on_their_way < written as u64, "{on_their_way} of {written}");
         client.shutdown(Shutdown::Write).unwrap();
         let mut left = vec![0; 700];
         server.read_exact(&mut left[..600]).unwrap();
