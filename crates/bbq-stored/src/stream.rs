@@ -259,7 +259,9 @@ impl Stream {
                 return Ok(Appended::Known { is_durable });
             }
             Check::Partly(unknown) => return Ok(Appended::Partly(unknown)),
-            Check::Unsure => return Err(NotAppended::Unsure),
+            Check::Unsure => {
+                return Err(NotAppended::Unsure { numbers: state.known.unsure().unwrap_or(records) });
+            }
         }
         let before = settled.first - 1;
         if way == Way::Request && before > 0 && state.known.end_of_run(before).is_none() {
@@ -598,7 +600,10 @@ pub enum NotAppended {
         known: u64,
     },
     /// It cannot be told whether the records are known.
-    Unsure,
+    Unsure {
+        /// Of which numbers of the stream this is so.
+        numbers: Span,
+    },
     /// The lane takes no more batches, or an earlier one failed with batches of the stream.
     Failed(String),
 }

@@ -31,7 +31,9 @@ impl Span {
         self.last - self.first + 1
     }
 
-    fn meets(self, other: Span) -> bool {
+    /// Whether both have a number.
+    #[must_use]
+    pub fn meets(self, other: Span) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
@@ -100,7 +102,9 @@ impl Ranges {
         self.rest.as_ref().map_or(&[], |rest| &rest.beyond)
     }
 
-    fn unsure(&self) -> Option<Span> {
+    /// The numbers of which it cannot be told whether they are known, and known ones between them.
+    #[must_use]
+    pub fn unsure(&self) -> Option<Span> {
         self.rest.as_ref().and_then(|rest| rest.unsure)
     }
 

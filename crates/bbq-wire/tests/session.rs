@@ -3,10 +3,10 @@
 
 use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
 use bbq_wire::limits::{CONTROL_HEADER_BYTES, CONTROL_PAYLOAD_BYTES_MAX};
-use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, encode_ack};
+use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, UnsureNumbers, encode_ack};
 use bbq_wire::{
     AckLevel, Batch, BatchBuilder, BatchError, Compression, Hello, Progress, Refusal, RefusalCode,
-    SessionError, SourceKind, StreamId, Token, Welcome,
+    SessionError, SourceKind, Span, StreamId, Token, Welcome,
 };
 use proptest::prelude::*;
 
@@ -462,7 +462,11 @@ proptest! {
         let welcome = Welcome {
             last_sequence, ack, forgotten: relays, highest, body_bytes_max: limits.0, message_bytes_max: limits.1, server: name.clone(),
         };
-        let refusal = Refusal { code: RefusalCode::of(code), retry, text: name };
+        let unsure = highest.filter(|first| *first > 0).map(|first| UnsureNumbers {
+            stream: StreamId(stream),
+            numbers: Span { first, last: u64::MAX },
+        });
+        let refusal = Refusal { code: RefusalCode::of(code), retry, text: name, unsure };
         bytes.clear();
         welcome.encode(&mut bytes);
         let first = bytes.len();
@@ -479,7 +483,7 @@ proptest! {
 fn texts_of_the_peer_are_shown_and_not_obeyed() {
     let text = "no\u{1b}[2J\r\n2026 INFO forged\u{202e}".to_owned();
     let mut bytes = Vec::new();
-    Refusal { code: RefusalCode::ShuttingDown, retry: true, text }.encode(&mut bytes);
+    Refusal::new(RefusalCode::ShuttingDown, text).encode(&mut bytes);
     let Ok(ClientStep::Refused { refusal, .. }) = ClientSession::new().next(&bytes) else {
         panic!("a refusal")
     };

@@ -42,7 +42,7 @@ pub use ack::{ACK_FRAME_BYTES, AckLevel, encode_ack};
 pub use client::{ClientSession, ClientStep};
 pub use error::SessionError;
 pub use hello::{Hello, Progress};
-pub use refusal::{Refusal, RefusalCode};
+pub use refusal::{Refusal, RefusalCode, UnsureNumbers};
 pub use server::{ServerSession, ServerStep};
 pub use token::Token;
 pub use welcome::Welcome;

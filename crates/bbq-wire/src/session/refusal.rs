@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::SessionError;
 use super::frame::{self, Fields, Kind};
-use crate::BatchError;
 use crate::limits::REFUSAL_TEXT_BYTES_MAX;
+use crate::{BatchError, Span, StreamId};
 
 /// The code of a refusal. Numbers on the wire are append-only; an unknown code keeps its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +96,9 @@ impl fmt::Display for RefusalCode {
 ///   3   1  reserved          0; not judged by a client
 ///   4   2  text_bytes
 ///   6      text              UTF-8, for people
+///      16  stream            optional, behind the text, with both numbers behind it
+///       8  first
+///       8  last
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -106,13 +109,30 @@ pub struct Refusal {
     pub retry: bool,
     /// The cause in words, with its numbers.
     pub text: String,
+    /// The numbers that are refused, while others can be taken; `None` of a server that does not say.
+    pub unsure: Option<UnsureNumbers>,
+}
+
+/// Numbers of a stream of which a server cannot tell whether it knows them ([`crate::ranges::Check::Unsure`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsureNumbers {
+    /// Whose they are.
+    pub stream: StreamId,
+    /// Which they are.
+    pub numbers: Span,
 }
 
 impl Refusal {
     /// A refusal that asks for a retry as its code does.
     #[must_use]
     pub fn new(code: RefusalCode, text: impl Into<String>) -> Refusal {
-        Refusal { code, retry: code.is_temporary(), text: text.into() }
+        Refusal { code, retry: code.is_temporary(), text: text.into(), unsure: None }
+    }
+
+    /// The same refusal, which concerns these numbers alone.
+    #[must_use]
+    pub fn of_numbers(self, unsure: Option<UnsureNumbers>) -> Refusal {
+        Refusal { unsure, ..self }
     }
 
     /// Appends the frame. A text over 1,024 bytes is cut.
@@ -123,6 +143,11 @@ impl Refusal {
             out.extend_from_slice(&[u8::from(self.retry), 0]);
             out.extend_from_slice(&(text.len() as u16).to_le_bytes());
             out.extend_from_slice(text.as_bytes());
+            if let Some(UnsureNumbers { stream, numbers }) = self.unsure {
+                out.extend_from_slice(&stream.0);
+                out.extend_from_slice(&numbers.first.to_le_bytes());
+                out.extend_from_slice(&numbers.last.to_le_bytes());
+            }
         });
     }
 
@@ -132,7 +157,16 @@ impl Refusal {
         let retry = fields.u8("retry")? != 0;
         fields.u8("reserved")?;
         let text_bytes = fields.u16("text_bytes")?;
-        Ok(Refusal { code, retry, text: fields.text("text", usize::from(text_bytes))? })
+        let text = fields.text("text", usize::from(text_bytes))?;
+        Ok(Refusal { code, retry, text, unsure: UnsureNumbers::decode(&mut fields) })
+    }
+}
+
+impl UnsureNumbers {
+    fn decode(fields: &mut Fields<'_>) -> Option<UnsureNumbers> {
+        let stream = StreamId(fields.array("stream").ok()?);
+        let (first, last) = (fields.optional_u64()?, fields.optional_u64()?);
+        (0 < first && first <= last).then_some(UnsureNumbers { stream, numbers: Span { first, last } })
     }
 }
 
@@ -170,5 +204,33 @@ impl From<SessionError> for Refusal {
             | SessionError::Unexpected { .. } => RefusalCode::Malformed,
         };
         Refusal::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClientSession, ClientStep};
+    use super::*;
+
+    fn decoded(refusal: &Refusal) -> Refusal {
+        let mut frame = Vec::new();
+        refusal.encode(&mut frame);
+        match ClientSession::new().next(&frame) {
+            Ok(ClientStep::Refused { refusal, consumed }) if consumed == frame.len() => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_numbers_that_are_refused_arrive_and_numbers_that_are_none_do_not() {
+        let plain = Refusal::new(RefusalCode::Busy, "later");
+        assert_eq!(decoded(&plain), plain);
+        let of = |first, last| {
+            let numbers = UnsureNumbers { stream: StreamId([7; 16]), numbers: Span { first, last } };
+            plain.clone().of_numbers(Some(numbers))
+        };
+        assert_eq!(decoded(&of(3, 9)), of(3, 9));
+        assert_eq!(decoded(&of(9, 3)), plain);
+        assert_eq!(decoded(&of(0, 3)), plain);
     }
 }

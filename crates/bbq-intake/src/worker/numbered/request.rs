@@ -150,7 +150,7 @@ fn not_appended(why: &NotAppended) -> RequestStep {
         NotAppended::Elsewhere(Some(lane)) => return RequestStep::HandOver(lane),
         NotAppended::Gap { known } => NotKept::Gap { expected: known + 1 },
         NotAppended::Failed(_) => NotKept::Failed,
-        NotAppended::Unsure => NotKept::Unsure,
+        NotAppended::Unsure { .. } => NotKept::Unsure,
         NotAppended::Elsewhere(None) | NotAppended::TakenOver => NotKept::Busy,
     })
 }

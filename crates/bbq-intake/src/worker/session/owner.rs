@@ -252,7 +252,7 @@ pub(super) fn refusal(why: NotAppended) -> Refusal {
             let text = "earlier records of the stream arrived over another path and are not delivered yet; connect again";
             Refusal::new(RefusalCode::Busy, text)
         }
-        NotAppended::Unsure => {
+        NotAppended::Unsure { .. } => {
             let text = "too many ranges of this stream are missing here to tell whether these records are known; they are not stored, \
                         and wait at their sender";
             Refusal::new(RefusalCode::Busy, text)

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use bbq_stored::{Appended, NotAdmitted, NotAppended, Stream, Visitor, Way};
 use bbq_wire::StreamId;
-use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+use bbq_wire::session::{AckLevel, Refusal, RefusalCode, UnsureNumbers};
 
 use super::context::SessionContext;
 use super::owner::{
@@ -129,7 +129,14 @@ impl StreamOwner {
                 if matches!(why, NotAppended::Elsewhere(_)) && !has_begun {
                     self.stream.follow_home(records);
                 }
-                Err(refusal(why))
+                let unsure = match why {
+                    NotAppended::Unsure { numbers } => {
+                        Some(UnsureNumbers { stream: batch.header.stream, numbers })
+                    }
+                    _ => None,
+                };
+                // The other server goes on with what it has of other streams.
+                Err(refusal(why).of_numbers(unsure))
             }
         }
     }
