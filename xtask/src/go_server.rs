@@ -1,11 +1,11 @@
-//! Servers in Go, for the tests of the sinks that write to them. Each is built from its module into a directory of target, where the
-//! tests look for it.
+//! Programs in Go, for the tests: servers that sinks write to, and Helm. Each is built from its module into a directory of target, where
+//! the tests look for it.
 
 use std::path::Path;
 
 use crate::{go, step};
 
-/// A server, and the version that is tested with.
+/// A program, and the version that is tested with.
 pub(crate) struct GoServer {
     /// Under target.
     directory: &'static str,
@@ -34,6 +34,10 @@ pub(crate) const VICTORIA_LOGS: GoServer = GoServer {
     program: "victoria-logs",
     package: "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs@v1.52.1",
 };
+
+/// It renders the chart of packaging/helm.
+pub(crate) const HELM: GoServer =
+    GoServer { directory: "helm", program: "helm", package: "helm.sh/helm/v3/cmd/helm@v3.22.0" };
 
 impl GoServer {
     /// Builds the server if it is not there.

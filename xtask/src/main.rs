@@ -17,6 +17,7 @@ mod go;
 mod go_server;
 mod instructions;
 mod kafka;
+mod kubernetes;
 mod lint;
 mod needs;
 mod python;

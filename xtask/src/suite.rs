@@ -14,6 +14,7 @@ use crate::book;
 use crate::go;
 use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
 use crate::kafka;
+use crate::kubernetes;
 use crate::needs;
 use crate::python;
 use crate::step::{self, PACKAGE};
@@ -122,6 +123,7 @@ fn provide(root: &Path) -> Result<(), String> {
     kafka::provide(root)?;
     VERSITYGW.provide(root)?;
     VICTORIA_LOGS.provide(root)?;
+    kubernetes::provide(root)?;
     unpacked::provide()?;
     book::provide(root)
 }

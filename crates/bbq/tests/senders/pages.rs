@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+mod chart;
 mod forwarders;
 mod journal;
 mod kubernetes;

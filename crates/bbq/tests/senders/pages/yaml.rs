@@ -10,7 +10,7 @@ use crate::support::run;
 const SCRIPT: &str = "import json, sys, yaml\njson.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)\n";
 
 /// The documents of a text.
-fn documents(text: &str) -> Vec<Value> {
+pub(super) fn documents(text: &str) -> Vec<Value> {
     // Debian's Python, which has Debian's python3-yaml.
     let output = run(Command::new("/usr/bin/python3").args(["-c", SCRIPT]), text.as_bytes());
     serde_json::from_slice(&output.stdout).expect("JSON")
