@@ -68,7 +68,7 @@ pub use kind::{Kind, SERVERS_MAX, Surplus, Target};
 pub use kinds::{Kinds, LeftOut};
 pub use last_group::{CONFLICT, Compared, Doubts, LastGroup, TAKEN_OVER, Unproven};
 pub use ledger::{Account, OLDEST, REFUSED, SINK_DROP_REASONS, SinkLedger, reason_name};
-pub use link_sink::{Link, LinkSink, Links};
+pub use link_sink::{Link, LinkSink, Links, SetAside};
 pub use losses::Losses;
 pub use null::NULL;
 pub use opening::{SURPLUS_REMEDY, SinkOpening};

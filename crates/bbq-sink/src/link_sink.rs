@@ -34,6 +34,9 @@ pub trait Links: Send + 'static {
     /// See [`Sink::gathers_for`].
     const GATHERS_FOR: Duration = GATHERS_FOR;
 
+    /// See [`Links::set_aside`]. More groups leave no room to others.
+    const SET_ASIDE_MAX: SetAside = SetAside { groups: 0, bytes: 0 };
+
     /// What each link is.
     type Link: Link;
 
@@ -54,6 +57,16 @@ pub trait Links: Send + 'static {
         None
     }
 
+    /// Groups on their way that wait for something of their own, so that others go on meanwhile.
+    fn set_aside(&self) -> SetAside {
+        SetAside::default()
+    }
+
+    /// See [`Sink::standing_problem`].
+    fn standing_problem(&self) -> Option<String> {
+        None
+    }
+
     /// What to tell an operator if the destination has other messages than this spool.
     fn conflict(&self) -> Option<String> {
         None
@@ -71,6 +84,15 @@ pub trait Links: Send + 'static {
 
     /// The groups that were handed over since the last commit are submitted again.
     fn rolled_back(&self) {}
+}
+
+/// How much of what is on its way is set aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAside {
+    /// Groups.
+    pub groups: usize,
+    /// Their bytes.
+    pub bytes: usize,
 }
 
 /// A task that passes on groups.
@@ -140,7 +162,10 @@ impl<L: Links> LinkSink<L> {
     }
 
     fn room(&self) -> Room {
-        let is_full = self.outstanding.len() >= L::GROUPS_MAX || self.outstanding_bytes >= L::BYTES_MAX;
+        let SetAside { groups, bytes } = self.links.set_aside();
+        let groups = self.outstanding.len().saturating_sub(groups.min(L::SET_ASIDE_MAX.groups));
+        let bytes = self.outstanding_bytes.saturating_sub(bytes.min(L::SET_ASIDE_MAX.bytes));
+        let is_full = groups >= L::GROUPS_MAX || bytes >= L::BYTES_MAX;
         if is_full { Room::Full } else { Room::Free }
     }
 
@@ -185,8 +210,9 @@ impl<L: Links> LinkSink<L> {
 }
 
 fn new_link<L: Links>(links: &L) -> (L::Link, Sender<PendingGroup>, Receiver<Settled>) {
-    let (groups, groups_of_link) = channel(L::GROUPS_MAX);
-    let (settled_of_link, settled) = channel(L::GROUPS_MAX);
+    let groups_max = L::GROUPS_MAX + L::SET_ASIDE_MAX.groups;
+    let (groups, groups_of_link) = channel(groups_max);
+    let (settled_of_link, settled) = channel(groups_max);
     (links.link(groups_of_link, settled_of_link), groups, settled)
 }
 
@@ -233,12 +259,13 @@ impl<L: Links> Sink for LinkSink<L> {
     }
 
     fn groups_max(&self) -> usize {
-        if self.held.is_empty() { L::GROUPS_MAX } else { L::GROUPS_MAX + HELD_GROUPS_MAX }
+        let has_gap = !self.held.is_empty() || self.links.set_aside().groups > 0;
+        if has_gap { L::GROUPS_MAX + HELD_GROUPS_MAX } else { L::GROUPS_MAX }
     }
 
     fn standing_problem(&mut self) -> Option<String> {
         let is_stuck = !self.held.is_empty() && self.now.saturating_sub(self.held_at) >= DOUBT_PATIENCE;
-        is_stuck.then(|| self.links.conflict()).flatten()
+        is_stuck.then(|| self.links.conflict()).flatten().or_else(|| self.links.standing_problem())
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {

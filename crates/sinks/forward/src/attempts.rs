@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bbq_sink::Problem;
 use bbq_wire::StreamId;
@@ -12,6 +13,7 @@ use tracing::warn;
 
 use super::address::Address;
 use super::exchange::Ended;
+use super::held::HeldCounts;
 use super::next_servers::{LinkState, NextServers};
 use super::rotation::Rotation;
 
@@ -21,6 +23,7 @@ pub(super) struct Shared {
     pub(super) servers: Arc<NextServers>,
     /// The number of the server in use.
     pub(super) current: Arc<AtomicUsize>,
+    pub(super) held: HeldCounts,
     /// The stream of the link: another connection with the same stream takes over.
     id: Arc<Mutex<StreamId>>,
     new_id: NewId,
@@ -40,6 +43,7 @@ impl Shared {
         Shared {
             servers: Arc::new(servers),
             current: Arc::new(AtomicUsize::new(current)),
+            held: HeldCounts::default(),
             id: Arc::new(Mutex::new(link.id)),
             new_id,
             epoch: Arc::default(),
@@ -97,6 +101,11 @@ impl Attempts {
         &self.shared.servers.addresses[self.rotation.current()]
     }
 
+    /// How long a server may leave a batch that makes no progress without an acknowledgement.
+    pub(super) fn timeout(&self) -> Duration {
+        self.shared.servers.timeout
+    }
+
     /// The first bytes of a connection. `unix_ns` is the wall clock.
     pub(super) fn hello(&self, unix_ns: u64) -> Vec<u8> {
         let Shared { servers, epoch, .. } = &self.shared;
@@ -150,12 +159,11 @@ impl Attempts {
 mod tests {
     use super::super::address::HostPort;
     use super::*;
-    use bbq_tls::ClientTls;
 
     #[test]
     fn a_link_whose_name_another_one_has_takes_a_new_name() {
         let address = Address::Tcp(HostPort { host: "next".to_owned(), port: 1 });
-        let servers = NextServers { addresses: vec![address], tls: ClientTls::default(), token: None };
+        let servers = NextServers::without_options(vec![address]);
         let link = LinkState { id: StreamId([1; 16]), server: None };
         let shared = Shared::new(servers, &link, Arc::new(|| Ok(StreamId([2; 16]))));
         let mut attempts = Attempts::new(&shared);

@@ -1,6 +1,7 @@
 //! One connection to a server, by any of its addresses.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::address::{Address, HostPort};
+use super::addresses::connect_to_any;
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,32 +56,34 @@ impl Connector {
     }
 
     async fn tcp(&self, place: &HostPort) -> io::Result<TcpStream> {
-        let stream = in_time(self.first_address(place)).await?;
+        let addresses = in_time(self.resolver.resolve(&place.host)).await?.map(|mut address| {
+            address.set_port(place.port);
+            address
+        });
+        let stream = connect_to_any(addresses).await?;
         // TCP must not hold back the last bytes of a group until the bytes before them are acknowledged.
         stream.set_nodelay(true)?;
         Ok(stream)
     }
-
-    /// Connects to the first address of the host that accepts the connection.
-    async fn first_address(&self, place: &HostPort) -> io::Result<TcpStream> {
-        let mut failed = io::Error::other("its name has no address");
-        for mut address in self.resolver.resolve(&place.host).await? {
-            address.set_port(place.port);
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
 }
 
-async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// Gives up what takes too long.
+pub(super) async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| {
         let seconds = CONNECT_TIMEOUT.as_secs();
         let text = format!("the server did not accept the connection within {seconds} s");
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     })
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Connection::Tcp(stream) => stream.as_fd(),
+            Connection::Tls(stream) => stream.get_ref().0.as_fd(),
+            Connection::Unix(stream) => stream.as_fd(),
+        }
+    }
 }
 
 /// Calls a method of the stream inside.
@@ -106,6 +110,18 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         inside!(self, stream => Pin::new(stream).poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        inside!(self, stream => Pin::new(stream).poll_write_vectored(context, bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

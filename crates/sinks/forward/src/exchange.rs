@@ -6,12 +6,14 @@ use std::io;
 use bbq_wire::session::{AckLevel, ClientSession, RefusalCode};
 
 use super::frames::{REMEDY, ServerFrame, next_frame, refusal_error};
-use super::outstanding::{OutstandingGroups, WRITE_BYTES_KEPT_MAX};
+use super::output::Output;
+use super::outstanding::OutstandingGroups;
 
 /// How a connection ended.
 pub(super) enum Ended {
-    /// With a refusal: the batch is sent again in smaller parts, or its only message was rejected.
-    Halved,
+    /// With a refusal: the batch is sent again in smaller parts, or its only message was rejected, or it is held. Or to offer again what was
+    /// held.
+    Again,
     Failed {
         error: io::Error,
         /// The server had acknowledged something.
@@ -32,9 +34,10 @@ pub(super) struct Exchange {
     session: ClientSession,
     /// Bytes that were received and are not handled.
     pub(super) input: Vec<u8>,
-    /// The hello, and later batches, of which the first `sent` bytes are written. 0 <= sent <= output.len().
-    output: Vec<u8>,
-    sent: usize,
+    /// The hello, and later batches.
+    output: Output,
+    /// Bytes of this connection before those in `output`.
+    sent_before: u64,
     /// The server has acknowledged something.
     has_taken: bool,
     /// The server has refused the link because another one has its name.
@@ -48,8 +51,8 @@ impl Exchange {
         Exchange {
             session,
             input: Vec::new(),
-            output: hello,
-            sent: 0,
+            output: Output::of(hello),
+            sent_before: 0,
             has_taken: false,
             is_taken_over: false,
         }
@@ -79,30 +82,29 @@ impl Exchange {
 
     /// After the welcome, when everything is written: takes the next batches. Returns whether the server owes its first acknowledgement from now on.
     pub(super) fn fill(&mut self, outstanding: &mut OutstandingGroups) -> bool {
-        if self.sent < self.output.len() {
+        if !self.output.is_written() {
             return false;
         }
+        self.sent_before += self.output.sent() as u64;
         self.output.clear();
-        self.output.shrink_to(WRITE_BYTES_KEPT_MAX);
-        self.sent = 0;
         let was_idle = outstanding.is_acknowledged();
-        outstanding.write(&mut self.output);
+        outstanding.write(&mut self.output, self.sent_before);
         was_idle
     }
 
-    /// The bytes to write.
-    pub(super) fn unsent(&self) -> &[u8] {
-        &self.output[self.sent..]
+    /// Bytes that were written on this connection.
+    pub(super) fn written(&self) -> u64 {
+        self.sent_before + self.output.sent() as u64
     }
 
-    /// The bytes to write, and where received bytes are appended, for a task that does both at a time.
-    pub(super) fn streams(&mut self) -> (&[u8], &mut Vec<u8>) {
-        (&self.output[self.sent..], &mut self.input)
+    /// What is to be written, and where received bytes are appended, for a task that does both at a time.
+    pub(super) fn streams(&mut self) -> (&Output, &mut Vec<u8>) {
+        (&self.output, &mut self.input)
     }
 
-    /// Notes that some of them are written.
+    /// Notes that some of it is written.
     pub(super) fn wrote(&mut self, bytes: usize) {
-        self.sent += bytes;
+        self.output.wrote(bytes);
     }
 
     /// Handles what was received after the welcome. Returns whether something was acknowledged.
@@ -120,7 +122,7 @@ impl Exchange {
                 ServerFrame::Refused(refusal) => {
                     self.is_taken_over = refusal.code == RefusalCode::TakenOver;
                     let refused = outstanding.refuse(refusal);
-                    return Err(refused.map_or_else(Ended::from, |()| Ended::Halved));
+                    return Err(refused.map_or_else(Ended::from, |()| Ended::Again));
                 }
                 ServerFrame::Welcome(_) => {}
             }
@@ -133,7 +135,7 @@ impl Exchange {
         let Exchange { has_taken, is_taken_over, .. } = *self;
         match ended {
             Ended::Failed { error, .. } => Ended::Failed { error, has_taken, is_taken_over },
-            Ended::Halved => Ended::Halved,
+            Ended::Again => Ended::Again,
         }
     }
 }

@@ -7,23 +7,28 @@
 //! ```
 //!
 //! `link` has the sockets of the session with the next server, `connection` carries it, `exchange` is one connection as steps over bytes,
-//! `attempts` is what follows from its end, `outgoing` is a group of messages, `rotation` chooses among several servers, `links` is what
-//! all sessions share, `target` is the SPEC. The other end is `worker/session/relay.rs` of the next server.
+//! `attempts` is what follows from its end, `outgoing` is a group of messages, `output` the bytes that are written next, `held` is what the next server does not take for now,
+//! `patience` how long it may say nothing, `rotation` chooses among several servers and `addresses` among those of a name, `links` is
+//! what all sessions share, `target` is the SPEC. The other end is `worker/session/relay.rs` of the next server.
 //!
 //! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
 
 #![forbid(unsafe_code)]
 
 mod address;
+mod addresses;
 mod attempts;
 mod connection;
 mod exchange;
 mod frames;
+mod held;
 mod link;
 mod links;
 mod next_servers;
 mod outgoing;
+mod output;
 mod outstanding;
+mod patience;
 mod rotation;
 mod stepped;
 mod target;

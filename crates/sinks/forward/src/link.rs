@@ -11,9 +11,11 @@
 //! This module has the sockets and the time-outs; `attempts`, `exchange` and `outstanding` decide what is sent, and what the answers
 //! mean.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use bbq_listen::unacknowledged_bytes;
 use bbq_sink::{PendingGroup, Problem, Settled};
 use bbq_spec::unix_ns;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, WriteHalf};
@@ -23,12 +25,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::attempts::Attempts;
 use super::connection::{Connection, Connector};
 use super::exchange::{Ended, Exchange, closed_before_welcome};
+use super::held::HELD_FOR;
 use super::outstanding::OutstandingGroups;
+use super::patience::Patience;
 
 /// The server may have to sync its disk before it welcomes the link.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
-/// If batches wait and the server acknowledges none for this long, the connection is given up.
-const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct Link {
@@ -44,6 +46,10 @@ impl bbq_sink::Link for Link {
     async fn run(mut self) -> (Link, Problem) {
         loop {
             let Err(ended) = self.connection().await;
+            if matches!(ended, Ended::Failed { .. }) {
+                // Another server may take what this one did not, or this one after a restart.
+                self.outstanding.release();
+            }
             let is_idle = self.outstanding.is_empty() && self.groups.is_empty();
             if let Some(problem) = self.attempts.ended(ended, is_idle) {
                 return (self, problem);
@@ -77,18 +83,22 @@ impl Link {
         connection: Connection,
         exchange: &mut Exchange,
     ) -> Result<std::convert::Infallible, Ended> {
+        let socket = connection.as_fd().try_clone_to_owned()?;
         let (mut reader, mut writer) = tokio::io::split(connection);
         // TLS may keep what was written.
         let mut is_flushed = true;
-        let mut deadline = Instant::now() + ACK_TIMEOUT;
+        let mut patience = Patience::new(self.attempts.timeout(), Instant::now());
+        let held_until = Instant::now() + HELD_FOR;
         loop {
-            if exchange.unsent().is_empty() {
+            if exchange.streams().0.is_written() {
                 if exchange.fill(&mut self.outstanding) {
-                    deadline = Instant::now() + ACK_TIMEOUT;
+                    patience.begin(Instant::now());
                 }
                 self.settle();
             }
-            let (unsent, input) = exchange.streams();
+            let (output, input) = exchange.streams();
+            let is_written = output.is_written();
+            let unsent = output.unsent(&self.outstanding)?;
             tokio::select! {
                 biased;
                 read = reader.read_buf(input) => {
@@ -98,25 +108,35 @@ impl Link {
                     let heard = exchange.hear(&mut self.outstanding);
                     self.settle();
                     if heard? {
-                        deadline = Instant::now() + ACK_TIMEOUT;
+                        patience.begin(Instant::now());
                     }
                 }
-                wrote = write_or_flush(&mut writer, unsent), if !unsent.is_empty() || !is_flushed => {
+                wrote = write_or_flush(&mut writer, &unsent, is_written), if !is_written || !is_flushed => {
                     let wrote = wrote?;
                     exchange.wrote(wrote);
                     is_flushed = wrote == 0;
                 }
                 Some(group) = self.groups.recv() => self.outstanding.push(group),
-                () = sleep_until(deadline), if !self.outstanding.is_acknowledged() => {
-                    return Err(timeout_error("acknowledge anything", ACK_TIMEOUT).into());
+                () = sleep_until(patience.look_at()), if !self.outstanding.is_acknowledged() => {
+                    let on_their_way = unacknowledged_bytes(&socket)?;
+                    let taken = exchange.written().saturating_sub(on_their_way);
+                    if patience.is_over(Instant::now(), taken.min(self.outstanding.due())) {
+                        return Err(timeout_error("acknowledge anything", self.attempts.timeout()).into());
+                    }
+                }
+                () = sleep_until(held_until), if self.outstanding.has_held() => {
+                    self.outstanding.release();
+                    return Err(Ended::Again);
                 }
             }
         }
     }
 
     async fn handshake(&mut self, connection: &mut Connection, exchange: &mut Exchange) -> io::Result<()> {
-        connection.write_all(exchange.unsent()).await?;
-        exchange.wrote(exchange.unsent().len());
+        let hello = &exchange.streams().0.copied;
+        connection.write_all(hello).await?;
+        let written = hello.len();
+        exchange.wrote(written);
         connection.flush().await?;
         loop {
             if connection.read_buf(&mut exchange.input).await? == 0 {
@@ -138,12 +158,16 @@ impl Link {
 }
 
 /// Writes some of the bytes, and returns how many. If there are none, sends what TLS has kept, and returns 0.
-async fn write_or_flush(writer: &mut WriteHalf<Connection>, bytes: &[u8]) -> io::Result<usize> {
-    if bytes.is_empty() {
+async fn write_or_flush(
+    writer: &mut WriteHalf<Connection>,
+    bytes: &[IoSlice<'_>],
+    is_written: bool,
+) -> io::Result<usize> {
+    if is_written {
         writer.flush().await?;
         return Ok(0);
     }
-    writer.write(bytes).await
+    writer.write_vectored(bytes).await
 }
 
 fn timeout_error(what: &str, patience: Duration) -> io::Error {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_sink::{Links, PendingGroup, Resolver, Settled};
+use bbq_sink::{Links, PendingGroup, Resolver, SetAside, Settled};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::attempts::{Attempts, Shared};
@@ -32,6 +32,8 @@ impl Links for ForwardLinks {
     const GROUPS_MAX: usize = 1024;
     /// Some 150 MB a second at a round trip of 100 ms, with the next server's sync.
     const BYTES_MAX: usize = 32 * 1024 * 1024;
+    /// As many again may wait with held batches.
+    const SET_ASIDE_MAX: SetAside = SetAside { groups: Self::GROUPS_MAX, bytes: Self::BYTES_MAX };
     /// The next server need not have a connection for each server that may send something.
     const IS_EAGER: bool = false;
     /// A client may wait until the next server has its message.
@@ -45,8 +47,16 @@ impl Links for ForwardLinks {
             connector: Connector::new(self.resolver.clone(), self.shared.servers.tls.clone()),
             groups,
             settled,
-            outstanding: OutstandingGroups::default(),
+            outstanding: OutstandingGroups::new(self.shared.held.clone()),
         }
+    }
+
+    fn set_aside(&self) -> SetAside {
+        self.shared.held.aside()
+    }
+
+    fn standing_problem(&self) -> Option<String> {
+        self.shared.held.problem()
     }
 
     fn state(&self) -> String {

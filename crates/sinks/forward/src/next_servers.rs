@@ -1,6 +1,7 @@
 //! The servers that messages are passed on to, and what the cursor remembers of the link to them.
 
 use std::io;
+use std::time::Duration;
 
 use bbq_tls::ClientTls;
 use bbq_wire::StreamId;
@@ -16,6 +17,18 @@ pub(super) struct NextServers {
     /// For addresses with TLS.
     pub(super) tls: ClientTls,
     pub(super) token: Option<Token>,
+    /// How long a server may leave a batch that makes no progress without an acknowledgement.
+    pub(super) timeout: Duration,
+}
+
+/// As long as a client of another kind waits (docs/PROTOCOL.md, "Silence and time-outs").
+pub(super) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+impl NextServers {
+    /// Servers at these addresses, with the defaults of all options.
+    pub(super) fn without_options(addresses: Vec<Address>) -> NextServers {
+        NextServers { addresses, tls: ClientTls::default(), token: None, timeout: TIMEOUT_DEFAULT }
+    }
 }
 
 /// What the cursor remembers.

@@ -3,10 +3,17 @@
 use bbq_sink::PendingGroup;
 use bbq_spool::{Entry, GroupCursor, Scratch};
 use bbq_wire::batch::BatchIdentity;
-use bbq_wire::{BatchBuilder, Compression};
+use bbq_wire::{BatchBuilder, Compression, StreamId};
+
+use super::held::HeldNumbers;
+use super::output::{InPlace, Output};
 
 /// The memory for a body is kept up to this size. Clients make batches of about 256 KiB.
 const BODY_BYTES_KEPT_MAX: usize = 1024 * 1024;
+
+/// The records of larger batches are not copied. Of smaller ones many are written at a time, and the checksum of one costs less than to derive
+/// it.
+const IN_PLACE_BYTES_MIN: usize = 32 * 1024;
 
 /// The limits of a write.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +22,8 @@ pub(super) struct WriteLimits {
     pub(super) bytes: usize,
     /// Batches with more records are sent in parts, one in each write. `u64::MAX` to send every batch as it came.
     pub(super) records: u64,
+    /// Whether large batches are written from where they are.
+    pub(super) in_place: bool,
 }
 
 /// A limit of the output is reached.
@@ -24,7 +33,14 @@ struct Full;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) records: u64,
+    pub(super) stream: StreamId,
+    /// The number of its first record.
+    pub(super) first: u64,
     pub(super) received_ns: u64,
+    /// Where it ends in the output.
+    pub(super) end: usize,
+    /// It is behind a batch of its group that is held: its acknowledgement settles nothing.
+    pub(super) is_behind_held: bool,
 }
 
 /// A group, with how much of it is written and how much is settled.
@@ -35,8 +51,12 @@ pub(super) struct Outgoing {
     /// How many records are written or settled; these are the first ones that can be read.
     written: u64,
     is_written: bool,
+    /// A batch of it was passed over.
+    has_held: bool,
     /// Batches that are written and not acknowledged.
     pub(super) unacknowledged: usize,
+    /// Which group of the link it is.
+    pub(super) number: u64,
 }
 
 /// Buffers that all groups share.
@@ -57,33 +77,48 @@ impl Buffers {
 }
 
 impl Outgoing {
-    pub(super) fn new(pending: PendingGroup) -> Outgoing {
+    pub(super) fn new(pending: PendingGroup, number: u64) -> Outgoing {
         let written = pending.done();
-        Outgoing { pending, cursor: GroupCursor::default(), written, is_written: false, unacknowledged: 0 }
+        Outgoing {
+            pending,
+            cursor: GroupCursor::default(),
+            written,
+            is_written: false,
+            has_held: false,
+            unacknowledged: 0,
+            number,
+        }
     }
 
     /// Starts over on a new connection, after the settled records.
     pub(super) fn rewind(&mut self) {
         self.cursor = GroupCursor::default();
         self.written = self.pending.done();
-        self.is_written = false;
+        (self.is_written, self.has_held) = (false, false);
         self.unacknowledged = 0;
     }
 
-    /// Whether every batch that can be read is acknowledged.
-    pub(super) fn is_settled(&self) -> bool {
+    /// Whether every batch that can be read is acknowledged, but for those that are held.
+    pub(super) fn is_done(&self) -> bool {
         self.is_written && self.unacknowledged == 0
     }
 
-    /// Appends the next batches to `out`, and calls `note` for each. Returns whether the group is written to its end.
+    /// Whether a batch of it was passed over since it was written.
+    pub(super) fn has_held(&self) -> bool {
+        self.has_held
+    }
+
+    /// Appends the next batches to `out` but for those that are held, and calls `note` for each. Returns whether the group is written to its
+    /// end.
     pub(super) fn write(
         &mut self,
         limits: WriteLimits,
+        held: &HeldNumbers,
         buffers: &mut Buffers,
-        out: &mut Vec<u8>,
+        out: &mut Output,
         mut note: impl FnMut(Written),
     ) -> bool {
-        let Outgoing { pending, cursor, written, unacknowledged, .. } = self;
+        let Outgoing { pending, cursor, written, unacknowledged, has_held, number, .. } = self;
         let (mut at, mut is_full) = (cursor.records(), false);
         let Buffers { unpacked, body } = buffers;
         let result = pending.group().try_for_each(cursor, unpacked, |entry| {
@@ -93,19 +128,34 @@ impl Outgoing {
                 at += records;
                 return Ok(());
             }
+            if held.has(&entry.batch.header) {
+                *has_held = true;
+                *written += records - skip;
+                at += records;
+                return Ok(());
+            }
             if is_full {
                 return Err(Full);
             }
             let now = if skip == 0 && records <= limits.records {
-                entry.batch.append_relayed(&entry.origin(), entry.envelope.peer, body, out);
+                if !limits.in_place || !put_in_place(pending, *number, entry, out) {
+                    entry.batch.append_relayed(&entry.origin(), entry.envelope.peer, body, &mut out.copied);
+                }
                 records
             } else {
-                append_part(entry, skip, limits.records.min(records - skip), out)
+                append_part(entry, skip, limits.records.min(records - skip), &mut out.copied)
             };
-            note(Written { records: now, received_ns: entry.envelope.received_ns });
+            note(Written {
+                records: now,
+                stream: entry.batch.header.stream,
+                first: entry.batch.header.first_sequence + skip,
+                received_ns: entry.envelope.received_ns,
+                end: out.len(),
+                is_behind_held: *has_held,
+            });
             *unacknowledged += 1;
             *written += now;
-            is_full = out.len() >= limits.bytes || limits.records < u64::MAX;
+            is_full = out.len() >= limits.bytes || out.in_place.is_some() || limits.records < u64::MAX;
             if skip + now < records {
                 return Err(Full);
             }
@@ -115,6 +165,28 @@ impl Outgoing {
         self.is_written = result.is_ok();
         self.is_written
     }
+}
+
+/// Makes a large batch the end of the output, without a copy of its records. Returns `false` if that is not possible.
+fn put_in_place(pending: &PendingGroup, number: u64, entry: &Entry<'_>, out: &mut Output) -> bool {
+    if entry.batch.header.total_bytes() < IN_PLACE_BYTES_MIN {
+        return false;
+    }
+    let head = out.copied.len();
+    let Output { copied, in_place, tail, .. } = out;
+    let body = entry.batch.relay_in_place(&entry.origin(), entry.envelope.peer, copied, tail);
+    let place = body.and_then(|[records, attributes]| {
+        let [records, attributes] =
+            [pending.group().place_of(records)?, pending.group().place_of(attributes)?];
+        (records.end == attributes.start).then_some(records.start..attributes.end)
+    });
+    let Some(place) = place else {
+        copied.truncate(head);
+        tail.clear();
+        return false;
+    };
+    *in_place = Some(InPlace { group: number, place });
+    true
 }
 
 /// Appends a batch of at most `records_max` records of the entry after its first `skip` records. Returns how many it has.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bbq_sink::{Links, Now, OpenError, PendingGroup, Problem, Room, Settled, Sink, SinkSpec, Target};
 use bbq_spool::{Group, LanePlace};
 use bbq_storage::Storage;
-use bbq_tls::ClientTls;
 use bbq_wire::StreamId;
 
 use super::address::{Address, HostPort};
@@ -40,7 +39,7 @@ pub trait LinkNetwork: fmt::Debug + Send + Sync {
 pub fn simulated_link(name: &str, servers: usize, id: StreamId, network: Arc<dyn LinkNetwork>) -> SinkSpec {
     let address = |server| Address::Tcp(HostPort { host: format!("server-{server}"), port: 1 });
     let addresses = (0..servers).map(address).collect();
-    let servers = NextServers { addresses, tls: ClientTls::default(), token: None };
+    let servers = NextServers::without_options(addresses);
     SinkSpec::of_target(name, &FORWARD, Arc::new(SteppedTarget { servers, id, network }))
 }
 
@@ -61,6 +60,7 @@ impl Target for SteppedTarget {
         let link = state.and_then(LinkState::decode).unwrap_or(new);
         let network = Arc::clone(&self.network);
         let shared = Shared::new(self.servers.clone(), &link, Arc::new(move || Ok(network.new_id())));
+        let held = shared.held.clone();
         Ok(Box::new(SteppedSink {
             attempts: Attempts::new(&shared),
             shared,
@@ -68,7 +68,7 @@ impl Target for SteppedTarget {
             exchange: None,
             is_welcomed: false,
             submitted: VecDeque::new(),
-            outstanding: OutstandingGroups::default(),
+            outstanding: OutstandingGroups::new(held),
             on_their_way: Vec::new(),
             progress: Arc::default(),
         }))
@@ -105,8 +105,7 @@ impl SteppedSink {
             self.is_welcomed = false;
             Exchange::new(self.attempts.hello(unix_ns))
         });
-        let wrote = self.network.write(exchange.unsent());
-        exchange.wrote(wrote);
+        write(&*self.network, exchange, &self.outstanding)?;
         let is_over = self.network.read(&mut exchange.input);
         if !self.is_welcomed {
             if !exchange.welcome(&mut self.outstanding)? {
@@ -120,11 +119,8 @@ impl SteppedSink {
         if is_over {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        if exchange.unsent().is_empty() {
-            exchange.fill(&mut self.outstanding);
-            let wrote = self.network.write(exchange.unsent());
-            exchange.wrote(wrote);
-        }
+        exchange.fill(&mut self.outstanding);
+        write(&*self.network, exchange, &self.outstanding)?;
         Ok(())
     }
 
@@ -132,6 +128,25 @@ impl SteppedSink {
         self.exchange = None;
         self.network.leave();
     }
+}
+
+/// Writes what the network takes.
+fn write(
+    network: &dyn LinkNetwork,
+    exchange: &mut Exchange,
+    outstanding: &OutstandingGroups,
+) -> io::Result<()> {
+    let unsent = exchange.streams().0.unsent(outstanding)?;
+    let mut written = 0;
+    for bytes in unsent {
+        let wrote = network.write(&bytes);
+        written += wrote;
+        if wrote < bytes.len() {
+            break;
+        }
+    }
+    exchange.wrote(written);
+    Ok(())
 }
 
 impl Sink for SteppedSink {
@@ -157,6 +172,9 @@ impl Sink for SteppedSink {
                 None => ended,
             };
             self.leave();
+            if matches!(ended, Ended::Failed { .. }) {
+                self.outstanding.release();
+            }
             let is_idle = self.outstanding.is_empty() && self.submitted.is_empty();
             let problem = self.attempts.ended(ended, is_idle);
             if let Some(problem) = problem.filter(|_| !self.on_their_way.is_empty()) {
@@ -185,7 +203,7 @@ impl Sink for SteppedSink {
     fn roll_back(&mut self) -> io::Result<()> {
         self.leave();
         self.attempts = Attempts::new(&self.shared);
-        self.outstanding = OutstandingGroups::default();
+        self.outstanding = OutstandingGroups::new(self.shared.held.clone());
         self.submitted.clear();
         self.on_their_way.clear();
         Ok(())

@@ -1,6 +1,7 @@
 //! The SPECs of sinks that pass messages on to another bbq server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_sink::{DEAD_LETTERS_OPTION, Kind, LinkSink, Now, OpenError, SERVERS_MAX, Sink, Target, tls_options};
 use bbq_spec::{ConfigError, Query, SpecOption, Values, without_user};
@@ -12,15 +13,21 @@ use rustls::pki_types::ServerName;
 
 use super::address::{Address, HostPort};
 use super::links::ForwardLinks;
-use super::next_servers::{LinkState, NextServers};
+use super::next_servers::{LinkState, NextServers, TIMEOUT_DEFAULT};
 
 /// The options of every kind.
-const OPTIONS: [SpecOption; 2] = [
+const OPTIONS: [SpecOption; 3] = [
     SpecOption {
         key: "token",
         values: Values::Secret,
         default: "none",
         meaning: "the token for the next server, if its listener has `tokens`",
+    },
+    SpecOption {
+        key: "timeout_seconds",
+        values: Values::Number(1..=3600),
+        default: "30",
+        meaning: "a batch that is not acknowledged, and of which the next server's system has taken no byte for this long, is sent again over another connection",
     },
     DEAD_LETTERS_OPTION,
 ];
@@ -125,6 +132,7 @@ impl Spec<'_> {
         tls: ClientTls,
         query: &mut Query<'_>,
     ) -> Result<Arc<dyn Target>, ConfigError> {
+        let timeout = query.take_number("timeout_seconds")?.map_or(TIMEOUT_DEFAULT, Duration::from_secs);
         let token = query.take_secret("token")?;
         let token = token.map(|secret| {
             let why = || {
@@ -135,7 +143,7 @@ impl Spec<'_> {
             };
             Token::new(secret.expose()).ok_or_else(why)
         });
-        Ok(Arc::new(NextServers { addresses, tls, token: token.transpose()? }))
+        Ok(Arc::new(NextServers { addresses, tls, token: token.transpose()?, timeout }))
     }
 }
 

@@ -14,6 +14,7 @@ mod exec;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod long_batch;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "s3")]
