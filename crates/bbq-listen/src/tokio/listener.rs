@@ -190,7 +190,7 @@ impl AsyncListener {
     ///
     /// A server that closes each connection after its next answer from then on, and says so in the answer, loses no request of clients that
     /// ask one after the other: for HTTP/1.1 by the header `Connection: close`. Otherwise their next request may be on its way when `stopped`
-    /// completes and the connection is closed as idle. [`serve_axum`](Self::serve_axum) does that.
+    /// completes and the connection is closed as idle. `serve_axum` does that.
     pub fn stopping(&self) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
         Ending::stopping(self.ending.as_ref())
     }
