@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 
-use super::connection::in_time;
-
+/// A server that does not accept a connection within this time is down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The next address is tried when the one before has said nothing for this long: RFC 8305, section 8 ("Connection Attempt Delay").
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses of a host that are tried, as many attempts at a time at most. A name with more has others when it is resolved again.
@@ -41,4 +41,13 @@ pub(super) async fn connect_to_any(addresses: impl Iterator<Item = SocketAddr>) 
             else => return Err(failed),
         }
     }
+}
+
+/// Gives up what takes too long.
+pub(super) async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| {
+        let seconds = CONNECT_TIMEOUT.as_secs();
+        let text = format!("the server did not accept the connection within {seconds} s");
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }

@@ -4,20 +4,16 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bbq_sink::Resolver;
 use bbq_tls::{ClientTls, Connected, Failure, TlsConnector};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::address::{Address, HostPort};
-use super::addresses::connect_to_any;
+use super::addresses::{connect_to_any, in_time};
 
-/// A server that does not accept a connection within this time is down.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What to write in place of an address with TLS.
 const PLAIN: &str = "write bbq:// for a server without TLS";
 
@@ -65,15 +61,6 @@ impl Connector {
         stream.set_nodelay(true)?;
         Ok(stream)
     }
-}
-
-/// Gives up what takes too long.
-pub(super) async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| {
-        let seconds = CONNECT_TIMEOUT.as_secs();
-        let text = format!("the server did not accept the connection within {seconds} s");
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
-    })
 }
 
 impl AsFd for Connection {

@@ -98,7 +98,7 @@ impl Link {
             }
             let (output, input) = exchange.streams();
             let is_written = output.is_written();
-            let unsent = output.unsent(&self.outstanding)?;
+            let unsent = self.outstanding.unsent(output)?;
             tokio::select! {
                 biased;
                 read = reader.read_buf(input) => {

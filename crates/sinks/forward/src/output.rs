@@ -4,10 +4,11 @@
 //! A batch of some size is so written without a copy of its records, and without a checksum over them: both would cost as much as the system
 //! call.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::ops::Range;
 
-use super::outstanding::{OutstandingGroups, WRITE_BYTES_KEPT_MAX};
+/// A buffer that a large batch made larger than this is shrunk.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 /// See the module.
 #[derive(Default)]
@@ -22,7 +23,7 @@ pub(super) struct Output {
 
 /// Bytes in the memory of a group.
 pub(super) struct InPlace {
-    /// [`Outgoing::number`](super::outgoing::Outgoing).
+    /// Which group of the link it is.
     pub(super) group: u64,
     pub(super) place: Range<usize>,
 }
@@ -57,23 +58,17 @@ impl Output {
         (self.in_place, self.sent) = (None, 0);
         for bytes in [&mut self.copied, &mut self.tail] {
             bytes.clear();
-            bytes.shrink_to(WRITE_BYTES_KEPT_MAX);
+            bytes.shrink_to(KEPT_BYTES_MAX);
         }
     }
 
-    /// The bytes to write, in their order.
-    ///
-    /// # Errors
-    /// The group is gone whose bytes are to be written: the server has acknowledged them before it can have them.
-    pub(super) fn unsent<'a>(&'a self, groups: &'a OutstandingGroups) -> io::Result<[IoSlice<'a>; 3]> {
-        let in_place = self.in_place.as_ref().map_or(Some(&[][..]), |bytes| groups.bytes_at(bytes));
-        let in_place =
-            in_place.ok_or_else(|| io::Error::other("the server acknowledged a batch that was not sent"))?;
+    /// The bytes to write, in their order. `in_place` are those in the memory of a group.
+    pub(super) fn unsent<'a>(&'a self, in_place: &'a [u8]) -> [IoSlice<'a>; 3] {
         let mut skip = self.sent;
-        Ok([&self.copied, in_place, &self.tail].map(|bytes| {
+        [&self.copied, in_place, &self.tail].map(|bytes| {
             let skipped = skip.min(bytes.len());
             skip -= skipped;
             IoSlice::new(&bytes[skipped..])
-        }))
+        })
     }
 }

@@ -6,7 +6,7 @@
 //! Invariant: groups are settled in the order in which they came, but for those with held batches.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 
 use bbq_sink::{PendingGroup, SetAside, Settled};
 use bbq_wire::Span;
@@ -19,8 +19,6 @@ use super::output::{InPlace, Output};
 
 /// Bytes that are written at a time: so many that the cost of a system call does not matter.
 const WRITE_BYTES_TARGET: usize = 256 * 1024;
-/// A buffer that a large batch made larger than this is shrunk.
-pub(super) const WRITE_BYTES_KEPT_MAX: usize = 4 * WRITE_BYTES_TARGET;
 /// Why messages are rejected.
 const REFUSED: &str = "refused";
 
@@ -124,8 +122,18 @@ impl OutstandingGroups {
         }
     }
 
-    /// Bytes in the memory of a group; `None` if it is settled.
-    pub(super) fn bytes_at(&self, bytes: &InPlace) -> Option<&[u8]> {
+    /// What of the output is to be written.
+    ///
+    /// # Errors
+    /// The group is gone whose bytes are to be written: the server has acknowledged them before it can have them.
+    pub(super) fn unsent<'a>(&'a self, output: &'a Output) -> io::Result<[IoSlice<'a>; 3]> {
+        let in_place = output.in_place.as_ref().map_or(Some(&[][..]), |bytes| self.bytes_at(bytes));
+        let in_place =
+            in_place.ok_or_else(|| io::Error::other("the server acknowledged a batch that was not sent"));
+        Ok(output.unsent(in_place?))
+    }
+
+    fn bytes_at(&self, bytes: &InPlace) -> Option<&[u8]> {
         let index = self.groups.binary_search_by_key(&bytes.group, |group| group.number).ok()?;
         self.groups[index].pending.group().bytes_at(bytes.place.clone())
     }

@@ -136,7 +136,7 @@ fn write(
     exchange: &mut Exchange,
     outstanding: &OutstandingGroups,
 ) -> io::Result<()> {
-    let unsent = exchange.streams().0.unsent(outstanding)?;
+    let unsent = outstanding.unsent(exchange.streams().0)?;
     let mut written = 0;
     for bytes in unsent {
         let wrote = network.write(&bytes);
