@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_without_its_hash() {
         let cursor = Cursor::parse(format!("{TEXT};x=112ae500c074b1fa").as_bytes()).unwrap();
-        assert_eq!((cursor.seqnum, cursor.monotonic_us, cursor.realtime_us), (31, 42, 0x60a_2418_1e40_01));
+        assert_eq!((cursor.seqnum, cursor.monotonic_us, cursor.realtime_us), (31, 42, 0x6_0a24_181e_4001));
         assert_eq!(Place::from(cursor).to_string(), TEXT);
         assert_eq!(Place::parse(TEXT), Some(Place::from(cursor)));
         assert_eq!(Place::at_time(255).to_string(), "t=ff");
