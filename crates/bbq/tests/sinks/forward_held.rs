@@ -1,8 +1,6 @@
 //! If this fails, a message of which the next server cannot tell whether it has it holds up the messages of all other streams; or it is
 //! lost, or nobody is told about it.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 
 use bbq_wire::ranges::RANGES_MAX;
