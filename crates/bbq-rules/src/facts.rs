@@ -12,27 +12,15 @@ use bbq_wire::batch::Output;
 use bbq_wire::otlp::{LogBody, body};
 use serde_json::{Map, Value as Json};
 
-use crate::expression::Value;
-use crate::message::{FieldSet, Message};
+use crate::message::Message;
 use crate::options::Place;
-use crate::parse::{Parse, Parsed};
+use crate::parse::{DECODED_BYTES_MAX, Parse, Parsed};
 use crate::sample::Fraction;
-
-/// Longer records of OpenTelemetry and longer texts are not decoded: a decoded one takes up to 36 times its size in memory.
-pub(crate) const DECODED_BYTES_MAX: usize = 256 * 1024;
+use crate::value::{Table, Value};
 
 /// RFC 5424, section 6.2.1.
 const SEVERITY_MAX: u8 = 7;
 const FACILITY_MAX: u8 = 23;
-
-/// Short names for fields of readers, each with its whole name.
-pub const FIELD_ALIASES: [(&str, &str); 5] = [
-    ("file", "log.file.path"),
-    ("pod", "k8s.pod.name"),
-    ("namespace", "k8s.namespace.name"),
-    ("container", "k8s.container.name"),
-    ("uid", "k8s.pod.uid"),
-];
 
 macro_rules! names {
     ($($name:ident $word:literal)*) => {
@@ -118,39 +106,6 @@ impl Scope {
             return Err(format!("only messages of readers have {word}; use it at a reader or a sink"));
         }
         Ok(name)
-    }
-}
-
-/// A table of a message.
-#[derive(Clone, Debug)]
-pub(crate) enum Table<'a> {
-    Json(&'a Map<String, Json>),
-    Fields(FieldSet<'a>),
-    Parsed(&'a Parsed<'a>),
-    Empty,
-}
-
-impl<'a> Table<'a> {
-    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
-        match self {
-            Table::Json(map) => map.get(key).map(Value::json),
-            Table::Fields(fields) => {
-                let alias = || FIELD_ALIASES.iter().find(|(short, _)| *short == key).map(|(_, name)| *name);
-                let found = fields.get(key).or_else(|| fields.get(alias()?));
-                found.map(Value::text)
-            }
-            Table::Parsed(parsed) => parsed.get(key),
-            Table::Empty => None,
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Table::Json(map) => map.len(),
-            Table::Fields(fields) => fields.len(),
-            Table::Parsed(parsed) => parsed.len(),
-            Table::Empty => 0,
-        }
     }
 }
 

@@ -19,8 +19,8 @@ mod parse;
 mod redact;
 mod rules;
 mod sample;
+mod value;
 
-pub use facts::FIELD_ALIASES;
-pub use message::{Attributes, FieldSet, Message, Scratch};
+pub use message::{Attributes, FIELD_ALIASES, FieldSet, Message, Scratch};
 pub use options::{Place, rule_options};
 pub use rules::Rules;

@@ -5,6 +5,15 @@ use bbq_format::syslog::SyslogFields;
 use bbq_wire::batch::{self, Output};
 use bbq_wire::{Peer, SourceKind, StreamId};
 
+/// Short names for fields of readers, each with its whole name.
+pub const FIELD_ALIASES: [(&str, &str); 5] = [
+    ("file", "log.file.path"),
+    ("pod", "k8s.pod.name"),
+    ("namespace", "k8s.namespace.name"),
+    ("container", "k8s.container.name"),
+    ("uid", "k8s.pod.uid"),
+];
+
 /// A message, and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
@@ -55,7 +64,13 @@ impl Default for FieldSet<'_> {
 }
 
 impl<'a> FieldSet<'a> {
+    /// The value of a field, by its whole name or its short one.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        let whole = || FIELD_ALIASES.iter().find(|(short, _)| *short == name).map(|(_, whole)| *whole);
+        self.by_name(name).or_else(|| self.by_name(whole()?))
+    }
+
+    fn by_name(&self, name: &str) -> Option<&'a str> {
         match self {
             FieldSet::Pairs(pairs) => {
                 pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())

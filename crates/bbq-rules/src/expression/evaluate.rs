@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use memchr::memmem;
 
 use super::node::{Comparison, Conversion, Failure, Node, Operation, Rare, Search};
-use super::value::{Order, Value};
-use crate::facts::{Facts, Table};
+use crate::facts::Facts;
+use crate::value::{Order, Table, Value};
 
 type Evaluated<'a> = Result<Value<'a>, Failure<'a>>;
 

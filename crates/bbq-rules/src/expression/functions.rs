@@ -3,9 +3,10 @@
 use bbq_spec::hint;
 use regex::bytes::RegexBuilder;
 
+use super::limits::{PATTERN_BYTES_MAX, PATTERN_CACHE_BYTES_MAX};
+use super::mistake::Mistake;
 use super::node::{Constant, Conversion, Node, Rare, Search};
-use super::parse::{Kind, Read};
-use super::{Mistake, PATTERN_BYTES_MAX, PATTERN_CACHE_BYTES_MAX};
+use super::operand::{Kind, Read};
 use crate::sample::Fraction;
 
 /// How a function is written.

@@ -12,45 +12,21 @@
 
 mod evaluate;
 mod functions;
+mod limits;
+mod mistake;
 mod node;
+mod operand;
 mod parse;
 mod token;
-mod value;
 
 use crate::facts::{Facts, Scope};
+use crate::value::Value;
 use node::Node;
 
 pub(crate) use node::Failure;
-pub(crate) use value::Value;
 
 /// Longer ones are programs, and belong into a program.
-pub(crate) const TEXT_BYTES_MAX: usize = 4096;
-/// How deep operators nest: more than anybody writes, and little of a stack.
-const DEPTH_MAX: u32 = 64;
-/// Memory of a compiled pattern; some classes of Unicode such as `\w` fit.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// Memory of what was learnt of it, which makes it fast, for each thread.
-const PATTERN_CACHE_BYTES_MAX: usize = 1 << 20;
-
-/// What is wrong with an expression.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mistake {
-    /// The byte at which it is.
-    pub(crate) at: usize,
-    pub(crate) problem: String,
-}
-
-impl Mistake {
-    /// With line and column, which people count from 1.
-    fn shown(&self, text: &str) -> String {
-        let before = text.get(..self.at).unwrap_or(text);
-        let lines = before.matches('\n').count();
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let line = if lines > 0 { format!("line {}, ", lines + 1) } else { String::new() };
-        format!("{line}column {column}: {}", self.problem)
-    }
-}
-
+const TEXT_BYTES_MAX: usize = 4096;
 /// An expression that says of a message whether it is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {

@@ -4,9 +4,9 @@ use std::fmt;
 
 use regex::bytes::Regex;
 
-use super::value::Value;
 use crate::facts::Name;
 use crate::sample::Fraction;
+use crate::value::Value;
 
 /// A node. Its operands are below it.
 #[derive(Clone, Debug)]

@@ -1,73 +1,12 @@
 //! Reads an expression: operators by their precedence, and what is known of the types of their operands.
 
 use super::functions;
+use super::limits::DEPTH_MAX;
+use super::mistake::Mistake;
 use super::node::{Comparison, Constant, Node, Operation, Rare};
+use super::operand::{Kind, Read, too_deep};
 use super::token::{Token, tokens};
-use super::{DEPTH_MAX, Mistake};
 use crate::facts::{Name, Scope};
-
-/// What is known of the type of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It shows with the message.
-    Any,
-    Null,
-    Bool,
-    /// An integer of the message, or one without a `u` or a fraction.
-    Int,
-    Number,
-    Text,
-    Table,
-}
-
-impl Kind {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Kind::Any => "any value",
-            Kind::Null => "null",
-            Kind::Bool => "a truth value",
-            Kind::Int => "an integer",
-            Kind::Number => "a number",
-            Kind::Text => "a text",
-            Kind::Table => "a table",
-        }
-    }
-
-    fn may_be(self, wanted: Kind) -> bool {
-        self == Kind::Any
-            || wanted == Kind::Any
-            || self == wanted
-            || matches!((self, wanted), (Kind::Int, Kind::Number) | (Kind::Number, Kind::Int))
-    }
-}
-
-/// A node that was read.
-#[derive(Clone, Debug)]
-pub(super) struct Read {
-    pub(super) node: Node,
-    pub(super) kind: Kind,
-    /// The byte at which it begins.
-    pub(super) at: usize,
-    /// How many nodes are below each other.
-    depth: u32,
-}
-
-impl Read {
-    pub(super) fn leaf(node: Node, kind: Kind, at: usize) -> Read {
-        Read { node, kind, at, depth: 1 }
-    }
-
-    /// Refuses a node that cannot be of a type.
-    pub(super) fn must_be(&self, wanted: Kind, place: &str) -> Result<(), Mistake> {
-        if self.kind.may_be(wanted) {
-            return Ok(());
-        }
-        Err(Mistake {
-            at: self.at,
-            problem: format!("this is {}; {place} takes {}", self.kind.word(), wanted.word()),
-        })
-    }
-}
 
 /// Reads a whole expression.
 pub(super) fn root(text: &str, scope: &Scope) -> Result<Node, Mistake> {
@@ -125,15 +64,6 @@ impl Parser<'_> {
         if self.take_sign(sign) { Ok(()) } else { Err(self.wrong(format!("here {sign:?} is missing"))) }
     }
 
-    /// A node above others.
-    fn above(node: Node, kind: Kind, at: usize, operands: &[u32]) -> Result<Read, Mistake> {
-        let depth = 1 + operands.iter().max().unwrap_or(&0);
-        if depth > DEPTH_MAX {
-            return Err(too_deep(at));
-        }
-        Ok(Read { node, kind, at, depth })
-    }
-
     /// `a ? b : c`, and all that binds more.
     pub(super) fn condition(&mut self) -> Result<Read, Mistake> {
         self.depth += 1;
@@ -149,7 +79,7 @@ impl Parser<'_> {
             let kind = if then.kind == otherwise.kind { then.kind } else { Kind::Any };
             let depths = [condition.depth, then.depth, otherwise.depth];
             let node = Rare::If([condition.node, then.node, otherwise.node]);
-            Parser::above(Node::Rare(Box::new(node)), kind, condition.at, &depths)?
+            Read::above(Node::Rare(Box::new(node)), kind, condition.at, &depths)?
         } else {
             condition
         };
@@ -184,7 +114,7 @@ impl Parser<'_> {
             nodes.push(next.node);
             depths.push(next.depth);
         }
-        Parser::above(node(nodes), Kind::Bool, at, &depths)
+        Read::above(node(nodes), Kind::Bool, at, &depths)
     }
 
     fn relation(&mut self) -> Result<Read, Mistake> {
@@ -215,7 +145,7 @@ impl Parser<'_> {
             }
             let depths = [depth, place.depth];
             let node = Node::InTable(Box::new(left.node), Box::new(place.node));
-            return Parser::above(node, Kind::Bool, at, &depths);
+            return Read::above(node, Kind::Bool, at, &depths);
         }
         let (mut elements, mut depths) = (Vec::new(), vec![depth]);
         while !self.take_sign("]") {
@@ -233,7 +163,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Parser::above(Node::In(Box::new(left.node), elements), Kind::Bool, at, &depths)
+        Read::above(Node::In(Box::new(left.node), elements), Kind::Bool, at, &depths)
     }
 
     fn sum(&mut self) -> Result<Read, Mistake> {
@@ -267,7 +197,7 @@ impl Parser<'_> {
             let depths = [left.depth, right.depth];
             let node = Node::Rare(Box::new(Rare::Arithmetic(operation, left.node, right.node)));
             let begins = left.at.min(at);
-            left = Parser::above(node, kind, begins, &depths)?;
+            left = Read::above(node, kind, begins, &depths)?;
         }
     }
 
@@ -276,7 +206,7 @@ impl Parser<'_> {
         if self.take_sign("!") {
             let operand = self.nested(Parser::unary)?;
             operand.must_be(Kind::Bool, "\"!\"")?;
-            return Parser::above(Node::Not(Box::new(operand.node)), Kind::Bool, at, &[operand.depth]);
+            return Read::above(Node::Not(Box::new(operand.node)), Kind::Bool, at, &[operand.depth]);
         }
         if !self.take_sign("-") {
             return self.member();
@@ -295,7 +225,7 @@ impl Parser<'_> {
             Node::Constant(Constant::Double(double)) => Node::Constant(Constant::Double(-double)),
             node => Node::Rare(Box::new(Rare::Negative(node))),
         };
-        Parser::above(node, operand.kind, at, &[operand.depth])
+        Read::above(node, operand.kind, at, &[operand.depth])
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Read, Mistake>) -> Result<Read, Mistake> {
@@ -359,7 +289,7 @@ impl Parser<'_> {
         let begins = arguments.first().filter(|_| is_method).map_or(at, |target| target.at);
         let depths: Vec<u32> = arguments.iter().map(|argument| argument.depth).collect();
         let (node, kind) = functions::call(word, arguments, is_method, at)?;
-        Parser::above(node, kind, begins, &depths)
+        Read::above(node, kind, begins, &depths)
     }
 
     fn primary(&mut self) -> Result<Read, Mistake> {
@@ -404,10 +334,6 @@ impl Parser<'_> {
     }
 }
 
-fn too_deep(at: usize) -> Mistake {
-    Mistake { at, problem: format!("the expression nests more than {DEPTH_MAX} levels deep") }
-}
-
 fn kind_of(name: Name) -> Kind {
     if name.is_int() {
         Kind::Int
@@ -439,7 +365,7 @@ fn compared(comparison: Comparison, left: Read, right: Read, at: usize) -> Resul
         }
         (left, right) => Node::Compare(comparison, Box::new(left), Box::new(right)),
     };
-    Parser::above(node, Kind::Bool, begins, &depths)
+    Read::above(node, Kind::Bool, begins, &depths)
 }
 
 /// The values of `fields` are texts, and most of their names have points: `fields.k8s.pod.name` is one field.
@@ -452,7 +378,7 @@ fn field(left: Read, key: String) -> Result<Read, Mistake> {
     }
     left.must_be(Kind::Table, "a field")?;
     let (at, depth) = (left.at, left.depth);
-    Parser::above(Node::Field(Box::new(left.node), key), Kind::Any, at, &[depth])
+    Read::above(Node::Field(Box::new(left.node), key), Kind::Any, at, &[depth])
 }
 
 fn indexed(left: Read, index: Read) -> Result<Read, Mistake> {
@@ -462,5 +388,5 @@ fn indexed(left: Read, index: Read) -> Result<Read, Mistake> {
         return field(left, key);
     }
     let node = Node::Rare(Box::new(Rare::Index(left.node, index.node)));
-    Parser::above(node, Kind::Any, at, &depths)
+    Read::above(node, Kind::Any, at, &depths)
 }

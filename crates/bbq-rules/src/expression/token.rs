@@ -2,7 +2,7 @@
 //!
 //! Source of the grammar: github.com/google/cel-spec, doc/langdef.md, "Syntax".
 
-use super::Mistake;
+use super::mistake::Mistake;
 
 /// A word.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,27 +3,25 @@
 //! The patterns are applied one after the other, each to what the ones before it have left. In a record of OpenTelemetry, they are applied to
 //! each text (`otlp`).
 //!
-//! Invariant: a replaced record is no longer than it was, or than [`GROWN_BYTES_MAX`]. Beyond that a match is left out instead of replaced.
+//! Invariant: a replaced record is no longer than it was, or than 64 KiB. Beyond that a match is left out instead of replaced.
 
+mod growth;
 mod otlp;
 mod substitution;
+mod texts;
 
 use bbq_wire::SourceKind;
 
-use substitution::{Substitution, substitutions};
-
-/// How long a record may become: less than the limits of listeners allow by default, so that the next server takes it.
-const GROWN_BYTES_MAX: usize = 64 * 1024;
+use growth::Growth;
+use substitution::substitutions;
+use texts::Texts;
 
 /// Replacements, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Redaction {
     text: String,
-    substitutions: Vec<Substitution>,
+    texts: Texts,
 }
-
-/// How many bytes more a record may get.
-struct Growth(usize);
 
 impl Redaction {
     /// Reads `s/PATTERN/WITH/`, or several.
@@ -31,7 +29,7 @@ impl Redaction {
     /// # Errors
     /// What is wrong, and which of them it is.
     pub(crate) fn of(text: &str) -> Result<Redaction, String> {
-        Ok(Redaction { text: text.to_owned(), substitutions: substitutions(text)? })
+        Ok(Redaction { text: text.to_owned(), texts: Texts(substitutions(text)?) })
     }
 
     /// As it was written.
@@ -41,40 +39,19 @@ impl Redaction {
 
     /// Appends the replaced record to `out`. Returns `false`, and appends nothing, if nothing matches.
     pub(crate) fn apply(&self, source: SourceKind, record: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut growth = Growth(GROWN_BYTES_MAX.saturating_sub(record.len()));
+        let mut growth = Growth::of(record.len());
         if source == SourceKind::Otlp
-            && let Some(is_changed) = otlp::apply(self, record, &mut growth, out)
+            && let Some(is_changed) = otlp::apply(&self.texts, record, &mut growth, out)
         {
             return is_changed;
         }
-        self.apply_to_text(record, &mut growth, out)
-    }
-
-    fn apply_to_text(&self, text: &[u8], growth: &mut Growth, out: &mut Vec<u8>) -> bool {
-        let from = out.len();
-        let mut is_changed = false;
-        for substitution in &self.substitutions {
-            if !is_changed {
-                is_changed = substitution.apply(text, growth, out);
-                continue;
-            }
-            let mut next = Vec::new();
-            if substitution.apply(&out[from..], growth, &mut next) {
-                out.truncate(from);
-                out.append(&mut next);
-            }
-        }
-        is_changed
-    }
-
-    /// Whether anything in a text would be replaced.
-    fn matches(&self, text: &[u8]) -> bool {
-        self.substitutions.iter().any(|substitution| substitution.matches(text))
+        self.texts.apply(record, &mut growth, out)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::growth::GROWN_BYTES_MAX;
     use super::*;
 
     fn replaced(rules: &str, text: &str) -> Option<String> {

@@ -5,7 +5,8 @@
 use bbq_wire::otlp::schema::{Kind, REQUEST, Schema};
 use bbq_wire::otlp::{FieldValue, Malformed, NESTING_MAX, fields};
 
-use super::{Growth, Redaction};
+use super::growth::Growth;
+use super::texts::Texts;
 
 /// Bytes of the longest length of a message.
 const LENGTH_BYTES_MAX: usize = 5;
@@ -13,19 +14,14 @@ const LENGTH_BYTES_MAX: usize = 5;
 const BYTES: u32 = 2;
 
 /// Appends the replaced record to `out`. Returns whether anything was replaced, and `None` if this is no record.
-pub(super) fn apply(
-    redaction: &Redaction,
-    record: &[u8],
-    growth: &mut Growth,
-    out: &mut Vec<u8>,
-) -> Option<bool> {
-    match matches(redaction, &REQUEST, record, 0) {
+pub(super) fn apply(texts: &Texts, record: &[u8], growth: &mut Growth, out: &mut Vec<u8>) -> Option<bool> {
+    match matches(texts, &REQUEST, record, 0) {
         Ok(true) => {}
         Ok(false) => return Some(false),
         Err(_) => return None,
     }
     let from = out.len();
-    let mut writer = Writer { redaction, growth, out };
+    let mut writer = Writer { texts, growth, out };
     if writer.message(&REQUEST, record, 0).is_err() {
         out.truncate(from);
         return None;
@@ -34,7 +30,7 @@ pub(super) fn apply(
 }
 
 /// Whether any text would be replaced. Most records have none, and are looked at without a copy.
-fn matches(redaction: &Redaction, schema: &Schema, message: &[u8], depth: u32) -> Result<bool, Malformed> {
+fn matches(texts: &Texts, schema: &Schema, message: &[u8], depth: u32) -> Result<bool, Malformed> {
     if depth > NESTING_MAX {
         return Err(Malformed::TooDeep);
     }
@@ -43,8 +39,8 @@ fn matches(redaction: &Redaction, schema: &Schema, message: &[u8], depth: u32) -
         let field = field?;
         let FieldValue::Bytes(inner) = field.value else { continue };
         is_match |= match schema.field(field.number).map(|rule| rule.kind) {
-            Some(Kind::Text) => redaction.matches(inner),
-            Some(Kind::Message(schema)) => matches(redaction, schema, inner, depth + 1)?,
+            Some(Kind::Text) => texts.matches(inner),
+            Some(Kind::Message(schema)) => matches(texts, schema, inner, depth + 1)?,
             _ => false,
         };
     }
@@ -52,7 +48,7 @@ fn matches(redaction: &Redaction, schema: &Schema, message: &[u8], depth: u32) -
 }
 
 struct Writer<'a> {
-    redaction: &'a Redaction,
+    texts: &'a Texts,
     growth: &'a mut Growth,
     out: &'a mut Vec<u8>,
 }
@@ -72,14 +68,14 @@ impl Writer<'_> {
             match schema.field(field.number).map(|rule| rule.kind) {
                 Some(Kind::Text) => {
                     let start = self.begin(field.number);
-                    if self.redaction.apply_to_text(inner, self.growth, self.out) {
+                    if self.texts.apply(inner, self.growth, self.out) {
                         self.keep_utf8(start + LENGTH_BYTES_MAX);
                         self.end(start);
                     } else {
                         self.take_back(field.number, start, field.bytes);
                     }
                 }
-                Some(Kind::Message(schema)) if matches(self.redaction, schema, inner, depth + 1)? => {
+                Some(Kind::Message(schema)) if matches(self.texts, schema, inner, depth + 1)? => {
                     let start = self.begin(field.number);
                     self.message(schema, inner, depth + 1)?;
                     self.end(start);

@@ -6,7 +6,7 @@
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use super::Growth;
+use super::growth::Growth;
 
 /// The longest text of all replacements.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -84,16 +84,6 @@ impl Substitution {
         if !growth.allows(groups.get_match().len(), out.len() - from) {
             out.truncate(from);
         }
-    }
-}
-
-impl Growth {
-    /// Whether so many bytes may become so many. Bytes that are saved can be used later.
-    fn allows(&mut self, before: usize, after: usize) -> bool {
-        let room = self.0.saturating_add(before);
-        let is_allowed = after <= room;
-        self.0 = if is_allowed { room - after } else { room };
-        is_allowed
     }
 }
 

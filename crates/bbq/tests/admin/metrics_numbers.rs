@@ -91,6 +91,7 @@ impl Told {
             ("delivered_by_any_messages_total", "delivered_by_any"),
             ("filtered_messages_total", "filtered"),
             ("queued_messages", "queued"),
+            ("filtered_messages_total", "filtered"),
         ];
         self.fields(&fields, "", ledger);
         self.dropped("dropped_messages_total", "", &ledger["dropped"]);
@@ -111,6 +112,7 @@ impl Told {
         let labels = format!("listener=\"{}\"", name(listener));
         let fields = [
             ("listener_received_messages_total", "received"),
+            ("listener_filtered_messages_total", "filtered"),
             ("listener_cut_messages_total", "cut"),
             ("listener_duplicate_messages_total", "duplicates"),
             ("listener_skipped_messages_total", "skipped"),
@@ -121,6 +123,7 @@ impl Told {
         ];
         self.fields(&fields, &labels, &listener["ledger"]);
         self.dropped("listener_dropped_messages_total", &labels, &listener["ledger"]["dropped"]);
+        self.fields(&[("listener_filter_failed_messages_total", "filter_failed")], &labels, listener);
         self.add("listener_foreign_sockets", &labels, number(&listener["foreign"]));
         if !listener["evenness"].is_null() {
             self.add("listener_uneven", &labels, number(&listener["evenness"]["uneven"]));

@@ -36,7 +36,9 @@ fn number_of(status: &Value, field: &str) -> Value {
         ["ledger", "dropped", reason] => status["ledger"]["dropped"][reason].clone(),
         ["sinks", _, "dropped"] => sum(&status["sinks"][place()]["dropped"]),
         ["listeners", _, "dropped"] => sum(&status["listeners"][place()]["ledger"]["dropped"]),
-        ["listeners", _, "received"] => status["listeners"][place()]["ledger"]["received"].clone(),
+        ["listeners", _, what @ ("received" | "filtered")] => {
+            status["listeners"][place()]["ledger"][what].clone()
+        }
         ["listeners", _, "sockets", socket, what] => {
             let socket: usize = socket.parse().expect("a place");
             status["listeners"][place()]["sockets"][socket][what].clone()

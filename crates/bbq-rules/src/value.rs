@@ -1,4 +1,4 @@
-//! Values of an expression, and how they compare.
+//! Values of expressions, and how they compare.
 //!
 //! A text is bytes: those of a message need not be UTF-8. Bytes that are not UTF-8 equal no character of an expression, except that each
 //! group of them counts as one character in `size`.
@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::facts::Table;
+use crate::message::FieldSet;
+use crate::parse::{Found, Parsed};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -87,6 +88,38 @@ impl<'a> Value<'a> {
 
     fn is_number(&self) -> bool {
         matches!(self, Value::Int(_) | Value::Uint(_) | Value::Double(_))
+    }
+}
+
+/// A table of a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Table<'a> {
+    Json(&'a Map<String, Json>),
+    Fields(FieldSet<'a>),
+    Parsed(&'a Parsed<'a>),
+    Empty,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
+        match self {
+            Table::Json(map) => map.get(key).map(Value::json),
+            Table::Fields(fields) => fields.get(key).map(Value::text),
+            Table::Parsed(parsed) => parsed.get(key).map(|found| match found {
+                Found::Json(json) => Value::json(json),
+                Found::Text(text) => Value::text(text),
+            }),
+            Table::Empty => None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Table::Json(map) => map.len(),
+            Table::Fields(fields) => fields.len(),
+            Table::Parsed(parsed) => parsed.len(),
+            Table::Empty => 0,
+        }
     }
 }
 

@@ -1,0 +1,33 @@
+//! All replacements, as they are applied to one text.
+
+use super::growth::Growth;
+use super::substitution::Substitution;
+
+/// The replacements, in their order.
+#[derive(Clone, Debug)]
+pub(super) struct Texts(pub(super) Vec<Substitution>);
+
+impl Texts {
+    /// Appends a text with its matches replaced. Returns `false`, and appends nothing, if nothing matches.
+    pub(super) fn apply(&self, text: &[u8], growth: &mut Growth, out: &mut Vec<u8>) -> bool {
+        let from = out.len();
+        let mut is_changed = false;
+        for substitution in &self.0 {
+            if !is_changed {
+                is_changed = substitution.apply(text, growth, out);
+                continue;
+            }
+            let mut next = Vec::new();
+            if substitution.apply(&out[from..], growth, &mut next) {
+                out.truncate(from);
+                out.append(&mut next);
+            }
+        }
+        is_changed
+    }
+
+    /// Whether anything in a text would be replaced.
+    pub(super) fn matches(&self, text: &[u8]) -> bool {
+        self.0.iter().any(|substitution| substitution.matches(text))
+    }
+}
