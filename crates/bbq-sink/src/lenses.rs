@@ -150,7 +150,8 @@ impl Lenses {
 /// The rules of the group that ends here.
 fn rules_of(epochs: &[(Epoch, Option<Rules>)], until: LanePlace) -> Option<&Rules> {
     // What was before the first is behind the cursor, unless the cursor was lost.
-    let of_group = epochs.iter().rev().find(|(epoch, _)| epoch.has_begun(until)).or_else(|| epochs.first());
+    let has_begun = |(epoch, _): &&(Epoch, Option<Rules>)| epoch.has_begun(until.lane, until.position);
+    let of_group = epochs.iter().rev().find(has_begun).or_else(|| epochs.first());
     of_group.and_then(|(_, rules)| rules.as_ref())
 }
 
@@ -208,7 +209,7 @@ fn next_epochs(
     if epochs.last().is_some_and(|last| last.text == text) {
         return Ok(epochs);
     }
-    let next = Epoch::behind(ends, text);
+    let next = Epoch { text, from: ends.iter().map(|end| (end.lane, end.position)).collect() };
     // A change that failed, or was taken back at once: nothing was received meanwhile.
     if epochs.last().is_some_and(|last| last.from == next.from) {
         epochs.pop();

@@ -265,7 +265,7 @@ impl CursorStore {
         let renames = Renames::read(&*self.storage, directory)?;
         let mut other = CursorStore::of(Arc::clone(&self.storage), directory, to);
         let leads_to = renames.get(to);
-        let is_taken = leads_to.is_none() && !(other.is_missing() && !other.has_epochs()?);
+        let is_taken = leads_to.is_none() && (!other.is_missing() || other.has_epochs()?);
         if leads_to.is_some_and(|name| name != self.sink) || is_taken {
             let text = format!(
                 "{to} is, or was, the name of another sink, of which files are in {}",

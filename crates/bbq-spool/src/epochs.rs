@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use crate::{LanePlace, Storage, sealed};
+use crate::{Storage, sealed};
 
 pub(crate) const EXTENSION: &str = "rules";
 const KIND: &str = "rules";
@@ -31,16 +31,10 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Rules for what comes behind these places.
+    /// Whether they hold for the group of a lane that ends at this position, unless later ones do.
     #[must_use]
-    pub fn behind(places: &[LanePlace], text: String) -> Epoch {
-        Epoch { text, from: places.iter().map(|place| (place.lane, place.position)).collect() }
-    }
-
-    /// Whether they hold for the group that ends here, unless later ones do.
-    #[must_use]
-    pub fn has_begun(&self, until: LanePlace) -> bool {
-        until.position > self.begins(until.lane)
+    pub fn has_begun(&self, lane: u32, until: u64) -> bool {
+        until > self.begins(lane)
     }
 
     /// Where they begin in a lane.
@@ -98,11 +92,11 @@ mod tests {
     use super::*;
 
     fn example() -> Vec<Epoch> {
-        let place = |lane, position| LanePlace { lane, position, record: 9 };
+        let epoch = |text: &str, from: &[(u32, u64)]| Epoch { text: text.to_owned(), from: from.to_vec() };
         vec![
             Epoch::default(),
-            Epoch::behind(&[place(0, 4096), place(3, 1 << 40)], "where=severity <= 4 || a == \"b\"".into()),
-            Epoch::behind(&[place(0, 8192)], String::new()),
+            epoch("where=severity <= 4 || a == \"b\"", &[(0, 4096), (3, 1 << 40)]),
+            epoch("", &[(0, 8192)]),
         ]
     }
 
@@ -121,8 +115,7 @@ mod tests {
     #[test]
     fn rules_hold_for_groups_that_end_behind_their_beginning() {
         let begun = |lane, position| {
-            let until = LanePlace { lane, position, record: 0 };
-            example().iter().map(|epoch| epoch.has_begun(until)).collect::<Vec<_>>()
+            example().iter().map(|epoch| epoch.has_begun(lane, position)).collect::<Vec<_>>()
         };
         assert_eq!(begun(0, 4096), [true, false, false]);
         assert_eq!(begun(0, 4097), [true, true, false]);
