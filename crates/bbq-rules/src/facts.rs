@@ -50,9 +50,9 @@ names! {
     Listener "listener"
     Peer "peer"
     Severity "severity"
-    SeverityName "severity_name"
+    SeverityWord "severity_name"
     Facility "facility"
-    FacilityName "facility_name"
+    FacilityWord "facility_name"
     Host "host"
     App "app"
     Procid "procid"
@@ -170,13 +170,13 @@ impl<'m> Facts<'m> {
                 self.int(name).map(Value::Int)
             }
             Name::Peer => text(Some(self.peer).filter(|peer| !peer.is_empty())),
-            Name::SeverityName => match self.message.source {
+            Name::SeverityWord => match self.message.source {
                 SourceKind::Otlp => text(self.otlp()?.severity()),
                 _ if self.is_of_journal() => text(self.syslog()?.severity),
                 _ => text(self.priority().and_then(|priority| syslog::words_of(priority).1)),
             },
-            Name::FacilityName if self.is_of_journal() => text(self.syslog()?.facility),
-            Name::FacilityName => text(self.priority().and_then(|priority| syslog::words_of(priority).0)),
+            Name::FacilityWord if self.is_of_journal() => text(self.syslog()?.facility),
+            Name::FacilityWord => text(self.priority().and_then(|priority| syslog::words_of(priority).0)),
             Name::Host => match self.message.source {
                 SourceKind::Otlp => self.of_resource("host.name"),
                 _ => text(self.syslog()?.hostname.as_deref()),

@@ -4,6 +4,8 @@
 //! The expressions are drawn from a grammar; the fields of a message of JSON are the variables. Where the interpreter itself differs from
 //! the language (github.com/google/cel-spec), the grammar leaves the case out, and says so.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -114,7 +116,7 @@ fn value(json: &serde_json::Value) -> Value {
         serde_json::Value::Bool(truth) => Value::Bool(*truth),
         serde_json::Value::Number(number) => match number.as_i64() {
             Some(int) => Value::Int(int),
-            None => Value::Float(number.as_f64().unwrap()),
+            None => Value::Float(number.as_f64().expect("a number")),
         },
         serde_json::Value::String(text) => Value::String(Arc::new(text.clone())),
         serde_json::Value::Object(map) => {
@@ -131,7 +133,7 @@ fn reference(expression: &str) -> Option<bool> {
     let env = Arc::clone(&ENV);
     let program = env.compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let mut context = Context::with_env(env);
-    context.add_variable_from_value("parsed", value(&serde_json::from_str(RECORD).unwrap()));
+    context.add_variable_from_value("parsed", value(&serde_json::from_str(RECORD).expect("JSON")));
     match program.execute(&context) {
         Ok(Value::Bool(truth)) => Some(truth),
         _ => None,

@@ -1,6 +1,8 @@
 //! Whatever a message is, rules neither panic nor leave behind what they should replace. If this fails, a sender ends the server, or a
 //! secret passes.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use bbq_format::otlp::from_json;
 use bbq_rules::{Attributes, Message, Rules, Scratch};
 use bbq_wire::otlp::is_record;
@@ -19,7 +21,7 @@ fn rules(parse: &str) -> Rules {
     let asks =
         if parse == "syslog" { String::new() } else { " || parsed.a == 'c' || parsed.a.b == 'c'".to_owned() };
     let texts = json!({"where": WHERE.to_owned() + &asks, "redact": "s/sesame/***/; s/(s)\\w(s)/$2-$1/", "parse": parse});
-    Rules::parse_text(&texts.to_string()).unwrap()
+    Rules::parse_text(&texts.to_string()).expect("rules")
 }
 
 fn message(source: SourceKind, record: &[u8]) -> Message<'_> {
@@ -80,7 +82,7 @@ fn record_of(body: &Value, attribute: &Value) -> Vec<u8> {
         "resource": {"attributes": attributes},
         "scopeLogs": [{"logRecords": [{"body": body, "attributes": attributes, "severityNumber": 9}]}],
     }]});
-    from_json(request.to_string().as_bytes()).unwrap().request
+    from_json(request.to_string().as_bytes()).expect("a request").request
 }
 
 proptest! {

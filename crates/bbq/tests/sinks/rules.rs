@@ -49,10 +49,8 @@ fn printed(setup: &Setup, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-#[test]
-fn each_sink_has_rules_of_its_own() {
-    let receiver = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
-    let to = receiver.start();
+/// Sinks with rules, and others.
+fn with_rules_at_each_sink(receiver: &Setup) -> Setup {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
     let child = setup.path().join("child");
     fs::write(&child, format!("#!/bin/sh\nexec cat >> {}\n", setup.path().join("exec.log").display()))
@@ -65,6 +63,14 @@ fn each_sink_has_rules_of_its_own() {
         "file:{dir}/all.log?name=all",
         "null:?name=nothing&where=false",
     ]);
+    setup
+}
+
+#[test]
+fn each_sink_has_rules_of_its_own() {
+    let receiver = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
+    let to = receiver.start();
+    let setup = with_rules_at_each_sink(&receiver);
     let mut server = setup.start();
     let mut so_far = 0;
     for run in 1..=2_u64 {
@@ -198,86 +204,91 @@ fn is_left(number: usize, without: Option<usize>) -> bool {
 /// What is settled of a group is counted in the messages that the rules of then have left.
 #[test]
 fn other_rules_hold_for_what_is_received_from_then_on() {
-    let rules = |without: Option<usize>| {
-        without.map_or_else(String::new, |digit| {
-            format!("where = '!message.contains(\"{digit} sesame\")'\nredact = \"s/sesame/***/\"")
-        })
-    };
     for end in [End::Kill, End::Reload] {
         for (before, after) in [(Some(3), Some(5)), (Some(3), None), (None, Some(5))] {
-            let limit = Arc::new(AtomicUsize::new(20));
-            let mut refused = 0;
-            let (address, bodies) = serve({
-                let limit = Arc::clone(&limit);
-                move |body| {
-                    if body.contains("good") || limit.load(Ordering::Relaxed) == 0 {
-                        return Some(response("204 No Content"));
-                    }
-                    if refused == limit.load(Ordering::Relaxed) {
-                        return None;
-                    }
-                    refused += usize::from(body.lines().count() == 1);
-                    Some(response("400 Bad Request"))
-                }
-            });
-            let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&[
-                "--workers",
-                "1",
-                "--config",
-                "{dir}/bbq.toml",
-            ]);
-            setup.set_sinks(&[]);
-            configure(&setup, &address, &rules(before));
-            let server = setup.start();
-            server.send(0, b"good\n");
-            server.wait_delivered(1);
-            server.send(0, bad(0..100).as_bytes());
-            let next = (0..100).filter(|number| is_left(*number, before)).nth(20).expect("there are more");
-            let begins = |body: &str| body.starts_with(&format!("bad {next} "));
-            // The server hangs.
-            while !begins(&bodies.recv().expect("it serves")) {}
-            wait_committed(&setup, ":20:refused=20");
-            configure(&setup, &address, &rules(after));
-            limit.store(usize::MAX, Ordering::Relaxed);
-            let server = change(server, &setup, end);
-            let body = bodies.recv().expect("it serves");
-            assert!(begins(&body), "{end:?} {before:?} {after:?}: {body}\n{}", setup.log());
-            server.send(0, bad(100..200).as_bytes());
-            let status = server.wait_status("settled", |status| {
-                status["ledger"]["received"] == 201 && status["ledger"]["queued"] == 0
-            });
-            assert_balanced(&status);
-            let expected: Vec<usize> = (0..200)
-                .filter(|number| is_left(*number, if *number < 100 { before } else { after }))
-                .collect();
-            let sink = &status["sinks"][0];
-            assert_eq!(
-                (sink["dropped"]["refused"].as_u64(), sink["filtered"].as_u64()),
-                (Some(expected.len() as u64), Some(200 - expected.len() as u64))
-            );
-            // What was refused is sent as it is, and not looked at again.
-            wait_committed(&setup, &format!("dropped {} refused", expected.len()));
-            limit.store(0, Ordering::Relaxed);
-            configure(&setup, &address, "where = \"false\"");
-            let server = change(server, &setup, end);
-            while bodies.try_recv().is_ok() {}
-            let resent = printed(&setup, &["sink", "resend", "to"]);
-            assert!(resent.contains(&format!("resent {} messages", expected.len())), "{resent}");
-            let secret = |number: usize| match if number < 100 { before } else { after } {
-                Some(_) => "***",
-                None => "sesame",
-            };
-            let expected: BTreeSet<String> =
-                expected.iter().map(|number| format!("bad {number} {}", secret(*number))).collect();
-            let found: BTreeSet<String> = bodies
-                .try_iter()
-                .flat_map(|body| body.lines().map(str::to_owned).collect::<Vec<_>>())
-                .collect();
-            assert_eq!(found, expected);
-            assert_eq!(fs::read_dir(setup.data().join("dead-letters")).expect("a directory").count(), 0);
-            assert_eq!(server.stop(), Some(0), "{}", setup.log());
+            change_in_a_group(end, before, after);
         }
     }
+}
+
+/// Rules that leave out numbers with this digit.
+fn without(digit: Option<usize>) -> String {
+    digit.map_or_else(String::new, |digit| {
+        format!("where = '!message.contains(\"{digit} sesame\")'\nredact = \"s/sesame/***/\"")
+    })
+}
+
+fn change_in_a_group(end: End, before: Option<usize>, after: Option<usize>) {
+    let limit = Arc::new(AtomicUsize::new(20));
+    let mut refused = 0;
+    let (address, bodies) = serve({
+        let limit = Arc::clone(&limit);
+        move |body| {
+            if body.contains("good") || limit.load(Ordering::Relaxed) == 0 {
+                return Some(response("204 No Content"));
+            }
+            if refused == limit.load(Ordering::Relaxed) {
+                return None;
+            }
+            refused += usize::from(body.lines().count() == 1);
+            Some(response("400 Bad Request"))
+        }
+    });
+    let mut setup =
+        Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1", "--config", "{dir}/bbq.toml"]);
+    setup.set_sinks(&[]);
+    configure(&setup, &address, &without(before));
+    let server = setup.start();
+    server.send(0, b"good\n");
+    server.wait_delivered(1);
+    server.send(0, bad(0..100).as_bytes());
+    let next = (0..100).filter(|number| is_left(*number, before)).nth(20).expect("there are more");
+    let begins = |body: &str| body.starts_with(&format!("bad {next} "));
+    // The server hangs.
+    while !begins(&bodies.recv().expect("it serves")) {}
+    wait_committed(&setup, ":20:refused=20");
+    configure(&setup, &address, &without(after));
+    limit.store(usize::MAX, Ordering::Relaxed);
+    let server = change(server, &setup, end);
+    let body = bodies.recv().expect("it serves");
+    assert!(begins(&body), "{end:?} {before:?} {after:?}: {body}\n{}", setup.log());
+    server.send(0, bad(100..200).as_bytes());
+    let expected = settled(&server, before, after);
+    // What was refused is sent as it is, and not looked at again.
+    wait_committed(&setup, &format!("dropped {} refused", expected.len()));
+    limit.store(0, Ordering::Relaxed);
+    configure(&setup, &address, "where = \"false\"");
+    let server = change(server, &setup, end);
+    while bodies.try_recv().is_ok() {}
+    let resent = printed(&setup, &["sink", "resend", "to"]);
+    assert!(resent.contains(&format!("resent {} messages", expected.len())), "{resent}");
+    let secret = |number: usize| match if number < 100 { before } else { after } {
+        Some(_) => "***",
+        None => "sesame",
+    };
+    let expected: BTreeSet<String> =
+        expected.iter().map(|number| format!("bad {number} {}", secret(*number))).collect();
+    let found: BTreeSet<String> =
+        bodies.try_iter().flat_map(|body| body.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    assert_eq!(found, expected);
+    assert_eq!(fs::read_dir(setup.data().join("dead-letters")).expect("a directory").count(), 0);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Waits until everything is settled. Returns the numbers that the rules have left.
+fn settled(server: &Server<'_>, before: Option<usize>, after: Option<usize>) -> Vec<usize> {
+    let status = server.wait_status("settled", |status| {
+        status["ledger"]["received"] == 201 && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    let expected: Vec<usize> =
+        (0..200).filter(|number| is_left(*number, if *number < 100 { before } else { after })).collect();
+    let sink = &status["sinks"][0];
+    assert_eq!(
+        (sink["dropped"]["refused"].as_u64(), sink["filtered"].as_u64()),
+        (Some(expected.len() as u64), Some(200 - expected.len() as u64))
+    );
+    expected
 }
 
 /// A message that the rules leave out is none to skip.

@@ -30,6 +30,7 @@ pub(crate) enum Filtered<'a> {
 }
 
 /// What was decided of a request. It counts if the request is taken.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     arrivals: u64,
     pub(crate) left_out: u64,
