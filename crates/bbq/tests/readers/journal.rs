@@ -146,7 +146,7 @@ fn each_entry_comes_once_and_in_order_over_ten_kills_and_several_files() {
 }
 
 #[test]
-fn stops_reloads_and_upgrades_go_on_at_the_next_entry() {
+fn stops_and_upgrades_go_on_at_the_next_entry() {
     let setup = setup_with("");
     let mut journal = Journal::create(&setup);
     let mut server = Lineage::start(&setup);
@@ -294,6 +294,28 @@ fn fields_are_in_json_and_filters_choose() {
     assert_eq!(first["written"], "2026-01-01T00:00:00.000001000Z");
     assert_eq!(first["fields"]["_SYSTEMD_UNIT"], "a.service");
     assert_eq!(first["fields"].get("OTHER"), None);
+}
+
+#[test]
+fn rules_know_what_the_journal_says_of_an_entry() {
+    let rules = r#"&where=severity <= 3 %26%26 app == "a" %26%26 fields._SYSTEMD_UNIT == "a.service"&redact=s/a 1/***/"#;
+    let setup = setup_with(&format!("{rules}&start=beginning")).sink_query("?where=severity != 2");
+    let mut journal = Journal::create(&setup);
+    journal.append("a", 8);
+    journal.append("b", 8);
+    let server = setup.start();
+    // Priorities 0 to 3 are left by the reader, and 2 is left out by the sink.
+    let status = server.wait_status("all of them", |status| {
+        status["readers"][0]["filtered"] == 12 && status["sinks"][0]["delivered"] == 3
+    });
+    assert_eq!(
+        (&status["sinks"][0]["filtered"], &status["readers"][0]["filter_failed"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let written = String::from_utf8(setup.written()).expect("text");
+    assert_eq!(written.lines().count(), 3, "{written}");
+    assert_eq!(written.lines().next(), Some("***"), "{written}");
 }
 
 #[test]
