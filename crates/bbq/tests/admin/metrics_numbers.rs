@@ -89,7 +89,6 @@ impl Told {
             ("received_messages_total", "received"),
             ("delivered_messages_total", "delivered"),
             ("delivered_by_any_messages_total", "delivered_by_any"),
-            ("filtered_messages_total", "filtered"),
             ("queued_messages", "queued"),
             ("filtered_messages_total", "filtered"),
         ];

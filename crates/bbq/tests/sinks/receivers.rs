@@ -215,7 +215,7 @@ fn a_message_on_which_every_receiver_fails_is_found_and_kept() {
             });
             assert_balanced(&status);
             assert_eq!(status["ledger"]["dropped"], json!({"refused": 1}), "{receivers}");
-            assert_eq!(server.stop(), Some(0));
+            assert_eq!(server.stop(), Some(0), "{}", setup.log());
             let kept = wait_dead_letters(&setup);
             assert_eq!((kept.len(), &kept[0]["message"]), (1, &json!("line 3")));
         }

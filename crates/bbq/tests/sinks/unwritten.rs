@@ -55,7 +55,7 @@ fn a_lane_that_fails_takes_back_what_is_sent_again() {
     assert_eq!(durable.refused("a client of a failed lane").code, RefusalCode::SpoolFailed);
     let status = server.status();
     assert_balanced(&status);
-    let nothing = json!({ "received": 0, "delivered": 0, "delivered_by_any": 0, "queued": 0, "dropped": {} });
+    let nothing = json!({ "received": 0, "delivered": 0, "delivered_by_any": 0, "queued": 0, "dropped": {}, "filtered": 0 });
     assert_eq!(status["ledger"], nothing);
 }
 
