@@ -76,8 +76,9 @@ fn a_kind_of_sink_has_its_options() {
     let keys: Vec<&str> = all.iter().filter_map(|key| key["key"].as_str()).collect();
     let common =
         ["sink.name", "sink.spool_bytes_max", "sink.spool_seconds_max", "sink.on_full", "sink.start"];
+    let rules = ["sink.where", "sink.sample", "sink.redact", "sink.parse"];
     let own = ["sink.format", "sink.rotate_bytes", "sink.rotate", "sink.keep"];
-    assert_eq!(keys, [&common[..], &own[..]].concat());
+    assert_eq!(keys, [&common[..], &rules[..], &own[..]].concat());
     assert_eq!(all[0]["in_effect"].as_array().map(Vec::len), Some(0), "that of another kind");
     let keep = all.last().expect("the last one");
     assert_eq!(keep["in_effect"][0]["value"], "3");
