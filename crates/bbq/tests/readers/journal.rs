@@ -298,7 +298,8 @@ fn fields_are_in_json_and_filters_choose() {
 
 #[test]
 fn rules_know_what_the_journal_says_of_an_entry() {
-    let rules = r#"&where=severity <= 3 %26%26 app == "a" %26%26 fields._SYSTEMD_UNIT == "a.service"&redact=s/a 1/***/"#;
+    let rules =
+        r#"&where=severity <= 3 && app == "a" && fields._SYSTEMD_UNIT == "a.service"&redact=s/a 1/***/"#;
     let setup = setup_with(&format!("{rules}&start=beginning")).sink_query("?where=severity != 2");
     let mut journal = Journal::create(&setup);
     journal.append("a", 8);
