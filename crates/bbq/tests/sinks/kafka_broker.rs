@@ -49,7 +49,7 @@ pub(crate) struct Broker {
 }
 
 /// A record, as the console consumer shows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) partition: u32,
     pub(crate) offset: u64,

@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::kafka::{LEFT_OPEN, edge, wait_told};
-use super::kafka_broker::{Kafka, shared};
+use super::kafka_broker::{Kafka, Record, shared};
 use super::nats::{STREAM, assert_once_and_in_order, edge_to};
 use super::nats_client::Message;
 use super::nats_server::{Nats, new_server};
@@ -91,15 +91,19 @@ fn a_subject_has_the_program_and_the_date() {
 fn assert_topics(kafka: &Kafka, senders: u32, count: u32) {
     let mut all = BTreeSet::new();
     for host in 0..HOSTS {
-        let mut last = vec![None; senders as usize];
+        let mut last: Vec<Option<(u32, Record)>> = vec![None; senders as usize];
         for record in kafka.read(&format!("logs-host{host}")) {
             let sender: usize =
                 text(&record.value).split_once(' ').expect("a sender").0.parse().expect("a sender");
             let number = number(&record.value);
             assert_eq!(number % HOSTS, host, "{record:?}");
-            assert!(last[sender].is_none_or(|last| last < number), "{record:?} is behind {last:?}");
-            last[sender] = Some(number);
+            assert!(
+                last[sender].as_ref().is_none_or(|(last, _)| *last < number),
+                "{record:?} is behind {:?}",
+                last[sender]
+            );
             assert!(all.insert((sender, number)), "{record:?} is there twice");
+            last[sender] = Some((number, record));
         }
     }
     assert_eq!(all.len(), (senders * count) as usize);
