@@ -66,7 +66,7 @@ impl Detail {
 }
 
 /// Iterates the details of a batch, one for each record, or none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Details<'a> {
     rest: &'a [u8],
 }
@@ -205,7 +205,7 @@ impl Peer {
 }
 
 /// The runs of the peers attribute: how many records in a row came from whom.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PeerRuns<'a> {
     runs: Runs<'a>,
     /// Records of the first run that were skipped; less than it has.
@@ -238,7 +238,7 @@ impl Iterator for PeerRuns<'_> {
 }
 
 /// The encoded runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Runs<'a> {
     rest: &'a [u8],
 }

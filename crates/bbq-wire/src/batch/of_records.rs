@@ -5,7 +5,7 @@ use super::record_fields::Places;
 use crate::BatchError;
 
 /// Of every record, or of none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OfRecords<'a> {
     pub(super) peers: PeerRuns<'a>,
     pub(super) details: Details<'a>,
@@ -17,7 +17,12 @@ impl<'a> OfRecords<'a> {
     ///
     /// # Errors
     /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
+    #[inline]
     pub(super) fn read(attributes: &'a [u8], records: u32) -> Result<OfRecords<'a>, BatchError> {
+        // Nearly all batches of clients have none.
+        if attributes.is_empty() {
+            return Ok(OfRecords::default());
+        }
         let (peers, details, fields) = attributes::read(attributes, records)?;
         let fields = Places::read(fields, records).ok_or(BatchError::Attributes)?;
         Ok(OfRecords { peers, details, fields })
