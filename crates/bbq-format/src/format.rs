@@ -234,8 +234,9 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
 }
 
 fn append_json(entry: &Entry<'_>, shows_rejections: bool, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
-    let mut lines = JsonLines::of(entry);
-    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, of_reader| {
+    let texts = BatchTexts::of(entry).with_rejection(shows_rejections);
+    let mut lines = JsonLines::of(&texts);
+    for_each_message(entry, |sequence, raw, peer, of_reader| {
         lines.append(sequence, peer, &texts.content(raw, of_reader), out);
         ended(out.len());
     });
@@ -270,8 +271,7 @@ fn append_members(value: &impl Serialize, out: &mut Vec<u8>) {
 }
 
 impl JsonLines {
-    fn of(entry: &Entry<'_>) -> JsonLines {
-        let texts = BatchTexts::of(entry);
+    fn of(texts: &BatchTexts<'_>) -> JsonLines {
         let mut begin = Vec::new();
         append_members(&json!({ "time": texts.time }), &mut begin);
         begin[0] = b'{';
@@ -320,7 +320,8 @@ fn append_enveloped(
         }
         String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
     };
-    for_each_message(entry, false, |texts, sequence, raw, peer, of_reader| {
+    let texts = BatchTexts::of(entry).with_rejection(false);
+    for_each_message(entry, |sequence, raw, peer, of_reader| {
         let record = &texts.record(sequence, raw, peer, of_reader);
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
@@ -389,6 +390,11 @@ impl<'a> BatchTexts<'a> {
             source: entry.batch.header.source,
             rejected: entry.batch.rejection(),
         }
+    }
+
+    /// The same, with what the destination of a dead letter said or without it.
+    fn with_rejection(self, is_shown: bool) -> BatchTexts<'a> {
+        BatchTexts { rejected: self.rejected.filter(|_| is_shown), ..self }
     }
 
     /// Appends a message as JSON, as [`Format::Json`] does; or its beginning, with the length of the whole.
@@ -470,20 +476,12 @@ fn rfc3339(unix_ns: u64) -> String {
     DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
-/// Calls `f` for each message of a batch, with what it has in common with the others, its number, the message as it came, who sent it, and
-/// what a reader says of it alone.
-fn for_each_message(
-    entry: &Entry<'_>,
-    shows_rejections: bool,
-    mut f: impl FnMut(&BatchTexts<'_>, u64, &[u8], Peer, OfReader<'_>),
-) {
-    let mut texts = BatchTexts::of(entry);
-    texts.rejected = texts.rejected.filter(|_| shows_rejections);
+/// Calls `f` for each message of a batch, with its number, the message as it came, who sent it, and what a reader says of it alone.
+fn for_each_message(entry: &Entry<'_>, mut f: impl FnMut(u64, &[u8], Peer, OfReader<'_>)) {
     let mut details = entry.batch.details();
     let mut own_fields = entry.batch.record_fields();
     for (sequence, raw, peer) in entry.numbered() {
-        let of_reader = OfReader { detail: details.next(), fields: own_fields.next() };
-        f(&texts, sequence, raw, peer, of_reader);
+        f(sequence, raw, peer, OfReader { detail: details.next(), fields: own_fields.next() });
     }
 }
 
@@ -544,7 +542,8 @@ mod tests {
                 with_entry(source, peer, &messages, |entry| {
                     let (mut lines, mut whole) = (Vec::new(), Vec::new());
                     append_json(entry, shows_rejections, &mut lines, |_| {});
-                    for_each_message(entry, shows_rejections, |texts, sequence, raw, peer, of_reader| {
+                    let texts = BatchTexts::of(entry).with_rejection(shows_rejections);
+                    for_each_message(entry, |sequence, raw, peer, of_reader| {
                         append_line(&texts.record(sequence, raw, peer, of_reader), &mut whole);
                     });
                     let (lines, whole) =
