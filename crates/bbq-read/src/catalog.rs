@@ -18,18 +18,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bbq_spool::{file_name_of, sealed};
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 
+use crate::catalog_file::{CatalogFile, CatalogKind, Loaded};
 use crate::identity::{FileKey, Prefix};
 
-/// The kind of the file, in its first line.
-const KIND: &str = "readers";
-/// The end of the names of catalogs.
-const SUFFIX: &str = ".catalog";
-/// The end of the name of a catalog that cannot be read, and is kept for people.
-const DAMAGED: &str = ".damaged";
+static KIND: CatalogKind<Vec<Entry>> = CatalogKind { name: "readers", suffix: ".catalog", parse };
 
 /// A file and its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,22 +43,8 @@ impl Entry {
     }
 }
 
-/// The catalog of a reader on disk.
-pub(crate) struct Catalog {
-    storage: Arc<dyn Storage>,
-    path: PathBuf,
-}
-
-/// What a start has found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Loaded {
-    /// There is no catalog: this is the first start of the reader.
-    First,
-    /// As it was written.
-    Known(Vec<Entry>),
-    /// It cannot be read. It was set aside under another name.
-    Damaged(PathBuf),
-}
+/// The catalog of a reader of files on disk.
+pub(crate) struct Catalog(CatalogFile);
 
 impl Catalog {
     /// The catalog of the reader with this name. The directory is created if it is missing.
@@ -71,30 +52,16 @@ impl Catalog {
         directory: &Path,
         reader: &str,
         storage: Arc<dyn Storage>,
-    ) -> io::Result<(Catalog, Loaded)> {
-        storage.create_dir_all(directory)?;
-        let path = directory.join(format!("{}{SUFFIX}", file_name_of(reader)));
-        let loaded = match storage.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Loaded::First,
-            read => match parse(&read?) {
-                Some(entries) => Loaded::Known(entries),
-                None => {
-                    let mut aside = path.clone().into_os_string();
-                    aside.push(DAMAGED);
-                    let aside = PathBuf::from(aside);
-                    storage.rename_durably(&path, &aside)?;
-                    Loaded::Damaged(aside)
-                }
-            },
-        };
-        Ok((Catalog { storage, path }, loaded))
+    ) -> io::Result<(Catalog, Loaded<Vec<Entry>>)> {
+        let (file, loaded) = KIND.open(directory, reader, storage)?;
+        Ok((Catalog(file), loaded))
     }
 
     /// Replaces the catalog; durable on return.
     pub(crate) fn save<'a>(&self, entries: impl Iterator<Item = EntryView<'a>>) -> io::Result<()> {
         let mut body = String::new();
         entries.for_each(|entry| entry.write(&mut body));
-        self.storage.replace(&self.path, sealed::seal(KIND, &body).as_bytes())
+        self.0.replace(&body)
     }
 }
 
@@ -130,20 +97,10 @@ impl EntryView<'_> {
 /// # Errors
 /// A catalog cannot be read now.
 pub(crate) fn catalogued(directory: &Path, storage: &dyn Storage) -> io::Result<Vec<StreamId>> {
-    let names = match storage.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        names => names?,
-    };
-    let mut streams = Vec::new();
-    for name in names.iter().filter(|name| name.ends_with(SUFFIX)) {
-        let entries = parse(&storage.read(&directory.join(name))?).unwrap_or_default();
-        streams.extend(entries.into_iter().map(|entry| entry.stream));
-    }
-    Ok(streams)
+    Ok(KIND.all(directory, storage)?.into_iter().flatten().map(|entry| entry.stream).collect())
 }
 
-fn parse(contents: &[u8]) -> Option<Vec<Entry>> {
-    let body = sealed::open(KIND, std::str::from_utf8(contents).ok()?)?;
+fn parse(body: &str) -> Option<Vec<Entry>> {
     body.lines().map(parse_entry).collect()
 }
 
@@ -208,20 +165,5 @@ mod tests {
         assert!(catalogued(&directory.path().join("none"), &*storage).unwrap().is_empty());
         std::fs::create_dir(directory.path().join("x.catalog")).unwrap();
         assert!(catalogued(directory.path(), &*storage).is_err(), "what it has is not known");
-    }
-
-    #[test]
-    fn a_damaged_catalog_is_set_aside_and_not_believed() {
-        let directory = tempfile::tempdir().unwrap();
-        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-        let open = || Catalog::open(directory.path(), "r", Arc::clone(&storage)).unwrap();
-        let (catalog, _) = open();
-        catalog.save([entry(b"/a").view()].into_iter()).unwrap();
-        let mut bytes = std::fs::read(&catalog.path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(&catalog.path, bytes).unwrap();
-        let Loaded::Damaged(aside) = open().1 else { panic!("it was believed") };
-        assert!(aside.exists());
-        assert_eq!(open().1, Loaded::First);
     }
 }

@@ -3,19 +3,9 @@
 //! The number of a record is known when its batch is complete. So a share is chosen by the stream and a position in the piece that is read,
 //! behind the position at which the piece begins.
 
-use bbq_rules::{Attributes, FieldSet, Message, Rules, Scratch};
+use bbq_rules::{Attributes, FieldSet, Filter, Message};
 use bbq_wire::batch::{BatchBuilder, Detail};
 use bbq_wire::{Peer, SourceKind, StreamId};
-
-/// A buffer that a large message has made larger is given back.
-const BUFFER_KEPT_BYTES: usize = 256 * 1024;
-
-/// Rules, and memory that is used again.
-pub(crate) struct Filter {
-    rules: Rules,
-    scratch: Scratch,
-    redacted: Vec<u8>,
-}
 
 /// The records of a piece of a file on their way to a batch.
 pub(crate) struct Records<'a> {
@@ -34,26 +24,6 @@ pub(crate) struct OfFile<'a> {
     pub(crate) fields: &'a [(&'static str, String)],
     /// The byte at which the piece begins.
     pub(crate) from: u64,
-}
-
-impl Filter {
-    pub(crate) fn new(rules: &Rules) -> Filter {
-        Filter { rules: rules.for_thread(), scratch: Scratch::default(), redacted: Vec::new() }
-    }
-
-    /// The record as it is stored, unless it is left out.
-    pub(crate) fn pass<'a>(&'a mut self, message: &Message<'a>) -> Option<&'a [u8]> {
-        let Filter { rules, scratch, redacted } = self;
-        if rules.leaves_out() && !rules.keeps(message, scratch) {
-            return None;
-        }
-        redacted.clear();
-        if redacted.capacity() > BUFFER_KEPT_BYTES {
-            *redacted = Vec::new();
-        }
-        let is_changed = rules.redact(message.source, message.record, redacted);
-        Some(if is_changed { redacted } else { message.record })
-    }
 }
 
 impl Records<'_> {

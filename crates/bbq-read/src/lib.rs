@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod catalog_file;
 mod content;
 mod copies;
 mod cut;

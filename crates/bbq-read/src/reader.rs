@@ -10,15 +10,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bbq_rules::Filter;
 use bbq_spec::RateLimitedLog;
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::catalog::{Catalog, Entry, Loaded};
+use crate::catalog::{Catalog, Entry};
+use crate::catalog_file::Loaded;
 use crate::error::ReadError;
 use crate::files::Files;
-use crate::filter::Filter;
 use crate::glob::Hidden;
 use crate::known::Known;
 use crate::limits::{IN_HAND_BYTES_MAX, Pace, ROUND_TURNS, open_files_max};

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_rules::Filter;
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 
 use crate::error::ReadError;
-use crate::filter::Filter;
 use crate::journal::{self, JournalReader};
 use crate::limits::Pace;
 use crate::reader::Reader;

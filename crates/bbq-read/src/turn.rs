@@ -3,13 +3,14 @@
 use std::io;
 use std::time::Instant;
 
+use bbq_rules::Filter;
 use bbq_spec::unix_ns;
 use bbq_wire::batch::{BatchBuilder, BatchIdentity, Compression, SourceKind};
 use memchr::memchr;
 
 use crate::cut::{self, Cut};
 use crate::events::{Rules, events};
-use crate::filter::{Filter, OfFile, Records};
+use crate::filter::{OfFile, Records};
 use crate::format::Format;
 use crate::identity::Look;
 use crate::limits::TURN_BYTES;

@@ -13,6 +13,7 @@
 
 mod expression;
 mod facts;
+mod filter;
 mod message;
 mod options;
 mod parse;
@@ -21,6 +22,7 @@ mod rules;
 mod sample;
 mod value;
 
+pub use filter::Filter;
 pub use message::{Attributes, FIELD_ALIASES, FieldSet, Message, Scratch};
 pub use options::{Place, rule_options};
 pub use rules::Rules;

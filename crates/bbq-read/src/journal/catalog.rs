@@ -16,21 +16,16 @@
 
 use std::fmt::Write;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use bbq_spool::{file_name_of, sealed};
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 
 use super::cursor::Place;
+use crate::catalog_file::{CatalogFile, CatalogKind, Loaded};
 
-/// The kind of the file, in its first line.
-const KIND: &str = "journal";
-/// The end of the names of catalogs.
-const SUFFIX: &str = ".journal";
-/// The end of the name of a catalog that cannot be read, and is kept for people.
-const DAMAGED: &str = ".damaged";
+static KIND: CatalogKind<Contents> = CatalogKind { name: "journal", suffix: ".journal", parse };
 
 /// What is known of a sequence number id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +48,8 @@ pub(crate) struct Contents {
     pub(crate) ids: Vec<KnownId>,
 }
 
-/// The catalog of a reader on disk.
-pub(crate) struct Catalog {
-    storage: Arc<dyn Storage>,
-    path: PathBuf,
-}
-
-/// What a start has found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Loaded {
-    /// There is no catalog: this is the first start of the reader.
-    First,
-    /// As it was written.
-    Known(Contents),
-    /// It cannot be read. It was set aside under another name.
-    Damaged(PathBuf),
-}
+/// The catalog of a reader of a journal on disk.
+pub(crate) struct Catalog(CatalogFile);
 
 impl Catalog {
     /// The catalog of the reader with this name. The directory is created if it is missing.
@@ -76,23 +57,9 @@ impl Catalog {
         directory: &Path,
         reader: &str,
         storage: Arc<dyn Storage>,
-    ) -> io::Result<(Catalog, Loaded)> {
-        storage.create_dir_all(directory)?;
-        let path = directory.join(format!("{}{SUFFIX}", file_name_of(reader)));
-        let loaded = match storage.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Loaded::First,
-            read => match parse(&read?) {
-                Some(contents) => Loaded::Known(contents),
-                None => {
-                    let mut aside = path.clone().into_os_string();
-                    aside.push(DAMAGED);
-                    let aside = PathBuf::from(aside);
-                    storage.rename_durably(&path, &aside)?;
-                    Loaded::Damaged(aside)
-                }
-            },
-        };
-        Ok((Catalog { storage, path }, loaded))
+    ) -> io::Result<(Catalog, Loaded<Contents>)> {
+        let (file, loaded) = KIND.open(directory, reader, storage)?;
+        Ok((Catalog(file), loaded))
     }
 
     /// Replaces the catalog; durable on return.
@@ -103,7 +70,7 @@ impl Catalog {
         for KnownId { seqnum_id, generation, fork } in ids {
             let _infallible = writeln!(body, "{seqnum_id:032x} {generation} {fork}");
         }
-        self.storage.replace(&self.path, sealed::seal(KIND, &body).as_bytes())
+        self.0.replace(&body)
     }
 }
 
@@ -112,16 +79,10 @@ impl Catalog {
 /// # Errors
 /// A catalog cannot be read now.
 pub(crate) fn catalogued(directory: &Path, storage: &dyn Storage) -> io::Result<Vec<StreamId>> {
-    let names = match storage.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        names => names?,
+    let of_journal = |Contents { salt, ids, .. }: Contents| {
+        ids.into_iter().map(move |id| stream_of(salt, id.seqnum_id, id.generation))
     };
-    let mut streams = Vec::new();
-    for name in names.iter().filter(|name| name.ends_with(SUFFIX)) {
-        let Contents { salt, ids, .. } = parse(&storage.read(&directory.join(name))?).unwrap_or_default();
-        streams.extend(ids.iter().map(|id| stream_of(salt, id.seqnum_id, id.generation)));
-    }
-    Ok(streams)
+    Ok(KIND.all(directory, storage)?.into_iter().flat_map(of_journal).collect())
 }
 
 /// The stream of a sequence number id: FNV-1a of 128 bits. Nobody chooses what goes into it.
@@ -136,8 +97,7 @@ pub(crate) fn stream_of(salt: u128, seqnum_id: u128, generation: u32) -> StreamI
     StreamId(hash.to_be_bytes())
 }
 
-fn parse(contents: &[u8]) -> Option<Contents> {
-    let body = sealed::open(KIND, std::str::from_utf8(contents).ok()?)?;
+fn parse(body: &str) -> Option<Contents> {
     let mut lines = body.lines();
     let mut first = lines.next()?.splitn(5, ' ');
     let mut id = || u128::from_str_radix(first.next()?, 16).ok();
@@ -193,9 +153,9 @@ mod tests {
         let open = || Catalog::open(directory.path(), "r", Arc::clone(&storage)).unwrap();
         let (catalog, _) = open();
         catalog.save(&contents()).unwrap();
-        let mut bytes = std::fs::read(&catalog.path).unwrap();
+        let mut bytes = std::fs::read(catalog.0.path()).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(&catalog.path, bytes).unwrap();
+        std::fs::write(catalog.0.path(), bytes).unwrap();
         let Loaded::Damaged(aside) = open().1 else { panic!("it was believed") };
         assert!(aside.exists());
         assert_eq!(open().1, Loaded::First);

@@ -11,20 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bbq_rules::Filter;
 use bbq_spec::RateLimitedLog;
 use bbq_storage::Storage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::beginning::{boot_id, first_contents};
-use super::catalog::{Catalog, Contents, Loaded};
+use super::catalog::{Catalog, Contents};
 use super::child::Child;
 use super::cursor::{Cursor, Place};
 use super::export::{Entry, Parser};
 use super::progress::Progress;
 use super::rules::{JournalRules, Start};
 use super::streams::Streams;
+use crate::catalog_file::Loaded;
 use crate::error::ReadError;
-use crate::filter::Filter;
 use crate::limits::{IN_HAND_BYTES_MAX, Pace};
 use crate::store::{Outcome, Settled, Store};
 use crate::view::ReaderView;

@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) streams: HashMap<StreamId, Stream>,
     /// Streams in the order of their first batches.
     pub(crate) order: Vec<StreamId>,
+    /// How many batches of all streams came before the first one of each.
+    pub(crate) batches_before: Vec<usize>,
     pub(crate) forgotten: Vec<StreamId>,
     outcomes: Vec<Settled>,
     /// Outcomes come only when the test says so.
@@ -199,6 +201,8 @@ impl Store for Server {
         let lines = checked(&batch, &mut state.fields);
         if !state.streams.contains_key(&batch.stream) {
             state.order.push(batch.stream);
+            let before = state.streams.values().map(|stream| stream.batches.len()).sum();
+            state.batches_before.push(before);
         }
         let is_manual = state.is_manual || state.chance.is_some();
         let fails = state.fails;

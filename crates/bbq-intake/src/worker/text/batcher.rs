@@ -12,7 +12,7 @@ use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamI
 use tokio::sync::oneshot;
 
 use super::coalescing;
-use super::filter::{Filter, Filtered};
+use super::filter::Filter;
 use crate::listen::{ListenSpec, OnFull};
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
@@ -147,13 +147,13 @@ impl Batcher {
         };
         let Some(mut filter) = self.filter.take() else { return self.take(frame, peer, to) };
         match filter.judge(self.kind, message, peer, to.stream.id) {
-            Filtered::Kept(message) => {
+            Some(message) => {
                 if let Frame::Cut { .. } = frame {
                     self.ledger.add_cut(1);
                 }
                 self.push(message, peer, to);
             }
-            Filtered::LeftOut => {
+            None => {
                 self.ledger.add_filtered(1);
                 filter.left_out += 1;
             }

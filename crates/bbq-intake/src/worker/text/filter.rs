@@ -3,30 +3,23 @@
 //! A message has no number here yet, as only what is kept gets one. A share is chosen by the number of the arrival, which every message
 //! has, and by the stream of the worker.
 
-use bbq_rules::{Attributes, Message, Rules, Scratch};
+use bbq_rules::{Attributes, Message, Rules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 
-/// A buffer that a large message or request has made larger is given back.
+/// A buffer that a large request has made larger is given back.
 const BUFFER_KEPT_BYTES: usize = 256 * 1024;
 
 pub(crate) struct Filter {
-    rules: Rules,
+    rules: bbq_rules::Filter,
     listener: String,
-    scratch: Scratch,
     /// Messages that came.
     arrivals: u64,
     /// Those of them that were left out.
     pub(crate) left_out: u64,
-    /// The message with its replacements, or the messages of a request.
+    /// The messages of a request that are kept.
     buffer: Vec<u8>,
-    /// Where each message of a request ends in the buffer.
+    /// Where each of them ends in the buffer.
     ends: Vec<usize>,
-}
-
-/// What becomes of a message.
-pub(crate) enum Filtered<'a> {
-    Kept(&'a [u8]),
-    LeftOut,
 }
 
 /// What was decided of a request. It counts if the request is taken.
@@ -39,9 +32,8 @@ pub(crate) struct Judged {
 impl Filter {
     pub(crate) fn new(rules: &Rules, listener: &str) -> Filter {
         Filter {
-            rules: rules.for_thread(),
+            rules: bbq_rules::Filter::new(rules),
             listener: listener.to_owned(),
-            scratch: Scratch::default(),
             arrivals: 0,
             left_out: 0,
             buffer: Vec::new(),
@@ -49,21 +41,17 @@ impl Filter {
         }
     }
 
-    /// Decides about a message.
+    /// A message as it is stored, or `None` if it is left out.
     pub(crate) fn judge<'a>(
         &'a mut self,
-        kind: SourceKind,
+        source: SourceKind,
         record: &'a [u8],
         peer: Peer,
         stream: StreamId,
-    ) -> Filtered<'a> {
+    ) -> Option<&'a [u8]> {
         self.arrivals += 1;
-        if !self.keeps(self.arrivals, kind, record, peer, stream) {
-            return Filtered::LeftOut;
-        }
-        self.clear();
-        let is_changed = self.rules.redact(kind, record, &mut self.buffer);
-        Filtered::Kept(if is_changed { &self.buffer } else { record })
+        let Filter { rules, listener, arrivals, .. } = self;
+        rules.pass(&message(listener, record, (source, peer), (stream, *arrivals)))
     }
 
     /// Decides about the messages of a request; [`Filter::kept`] has those that are kept.
@@ -78,12 +66,13 @@ impl Filter {
         let mut judged = Judged { arrivals: 0, left_out: 0 };
         for record in records {
             judged.arrivals += 1;
-            if !self.keeps(self.arrivals + judged.arrivals, kind, record, peer, stream) {
-                judged.left_out += 1;
-                continue;
-            }
-            if !self.rules.redact(kind, record, &mut self.buffer) {
-                self.buffer.extend_from_slice(record);
+            let sequence = self.arrivals + judged.arrivals;
+            match self.rules.pass(&message(&self.listener, record, (kind, peer), (stream, sequence))) {
+                None => {
+                    judged.left_out += 1;
+                    continue;
+                }
+                Some(kept) => self.buffer.extend_from_slice(kept),
             }
             self.ends.push(self.buffer.len());
         }
@@ -102,36 +91,30 @@ impl Filter {
         self.left_out += judged.left_out;
     }
 
-    fn keeps(
-        &mut self,
-        sequence: u64,
-        source: SourceKind,
-        record: &[u8],
-        peer: Peer,
-        stream: StreamId,
-    ) -> bool {
-        if !self.rules.leaves_out() {
-            return true;
-        }
-        let message = Message {
-            record,
-            source,
-            listener: &self.listener,
-            peer,
-            // No rule asks for the time of a header.
-            received_ns: 0,
-            stream,
-            sequence,
-            attributes: Attributes::default(),
-        };
-        self.rules.keeps(&message, &mut self.scratch)
-    }
-
     fn clear(&mut self) {
         self.ends.clear();
         self.buffer.clear();
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
             self.buffer = Vec::new();
         }
+    }
+}
+
+fn message<'a>(
+    listener: &'a str,
+    record: &'a [u8],
+    (source, peer): (SourceKind, Peer),
+    (stream, sequence): (StreamId, u64),
+) -> Message<'a> {
+    // No rule asks for the time of a header.
+    Message {
+        record,
+        source,
+        listener,
+        peer,
+        received_ns: 0,
+        stream,
+        sequence,
+        attributes: Attributes::default(),
     }
 }
