@@ -69,15 +69,17 @@ impl Redact for ByRules {
 
 impl Lenses {
     /// The lenses of a sink that has these rules now, and its cursor; `None` if it shows everything. Other rules than those of the last
-    /// start hold from the ends of the lanes on, before anything new is received.
+    /// start hold from the ends of the lanes on, before anything new is received. A destination that `takes_all` can have no lenses: it knows
+    /// messages by their numbers, and batches by their checksums.
     ///
     /// # Errors
-    /// The rules of then cannot be read or written, or there are too many.
+    /// The rules of then cannot be read or written, there are too many, or the destination can have none.
     pub(crate) fn open(
         store: &CursorStore,
         spool: &Spool,
         cursor: Option<&Cursor>,
         rules: Option<&Rules>,
+        takes_all: bool,
     ) -> Result<Option<Lenses>, SpoolError> {
         let text = rules.map(Rules::text).unwrap_or_default();
         let stored = store.epochs()?;
@@ -103,6 +105,11 @@ impl Lenses {
         let epochs: Vec<(Epoch, Option<Rules>)> =
             compiled.collect::<Result<_, String>>().map_err(about(store))?;
         let shows_all = epochs.iter().all(|(_, rules)| rules.is_none());
+        if !shows_all && takes_all {
+            let why = "messages in the spool have rules of this sink's earlier SPEC, and a next bbq server must get all of a stream; give the \
+                       sink another name, or start it with the earlier SPEC until it has delivered them";
+            return Err(about(store)(why.to_owned()));
+        }
         Ok((!shows_all).then(|| Lenses::of(epochs)))
     }
 

@@ -87,7 +87,8 @@ impl SinkOpening {
         }
         let stored = store.load()?;
         let is_new = stored.is_none();
-        let lenses = Lenses::open(&store, spool, stored.as_ref(), spec.rules.as_ref())?;
+        let takes_all = spec.target.is_next_server();
+        let lenses = Lenses::open(&store, spool, stored.as_ref(), spec.rules.as_ref(), takes_all)?;
         let cursor = stored.unwrap_or_else(|| first_cursor(spool, &spec.backlog));
         // A sink that is not opened for a while says the same as before.
         let ledger = Arc::new(SinkLedger::of(&cursor, InFlight::of(&cursor).begun()));

@@ -313,3 +313,24 @@ fn an_operator_skips_what_the_sink_would_have_got() {
     let letters = dead_letters(&setup);
     assert_eq!((letters.len(), letters[0]["message"].as_str()), (1, Some("info 0 password=***")));
 }
+
+/// It would get batches without some of their records, under the checksum of all of them.
+#[test]
+fn a_next_server_gets_nothing_that_has_rules_of_an_earlier_spec() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    let away = setup.address(1);
+    let with_rules = format!("http://{away}/?name=to&where=!message.contains('3')");
+    setup.set_sinks(&[&with_rules]);
+    let server = setup.start();
+    server.send(0, text(0..10).as_bytes());
+    server.wait_status("10 received", |status| status["ledger"]["received"] == 10);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    setup.set_sinks(&[&format!("bbq://{away}?name=to")]);
+    let (code, said) = refused_start(&mut setup.command());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("must get all of a stream; give the sink another name"), "{said}");
+    setup.set_sinks(&[&with_rules]);
+    let server = setup.start();
+    server.wait_status("as before", |status| status["sinks"][0]["queued"] == 10);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
