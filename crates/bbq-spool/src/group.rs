@@ -165,31 +165,11 @@ impl Group {
     /// moments.
     #[must_use]
     pub fn received_ns(&self) -> Option<u64> {
-        Envelope::decode(self.memory()).map(|(envelope, _)| envelope.received_ns)
-    }
-
-    fn memory(&self) -> &[u8] {
         let entries = match &self.entries {
             Entries::Hot(group) => group.as_ref().and_then(|group| group.bytes.get(GROUP_FRAME_BYTES..)),
             Entries::Read(memory, range) => memory.get(range.clone()),
         };
-        entries.unwrap_or_default()
-    }
-
-    /// Where bytes of an entry are in the memory of the group, for as long as it lives; `None` of bytes that are elsewhere, as those of a
-    /// batch that was unpacked.
-    #[must_use]
-    pub fn place_of(&self, bytes: &[u8]) -> Option<Range<usize>> {
-        let memory = self.memory();
-        let begin = bytes.as_ptr().addr().checked_sub(memory.as_ptr().addr())?;
-        let end = begin.checked_add(bytes.len())?;
-        (end <= memory.len()).then_some(begin..end)
-    }
-
-    /// The bytes at a place that [`Group::place_of`] returned.
-    #[must_use]
-    pub fn bytes_at(&self, place: Range<usize>) -> Option<&[u8]> {
-        self.memory().get(place)
+        Envelope::decode(entries?).map(|(envelope, _)| envelope.received_ns)
     }
 
     /// The same group, seen through a lens.

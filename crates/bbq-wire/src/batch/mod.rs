@@ -40,7 +40,6 @@ mod of_records;
 mod parts;
 mod record_fields;
 mod relay;
-mod shifted;
 mod view;
 
 pub use attributes::{Detail, Details, Fields, Origin, Output, Peer, PeerRuns};

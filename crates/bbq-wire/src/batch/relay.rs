@@ -5,44 +5,11 @@ use super::attributes::{Origin, put_given_up, put_origin, put_peers, put_run};
 use super::builder::{BatchBuilder, BatchIdentity};
 use super::crc32c;
 use super::format::CRC_FROM;
-use super::shifted::Shift;
 use super::view::Batch;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, ORIGIN_LISTENER_BYTES_MAX};
 use crate::{BatchHeader, Compression, Peer, Span};
 
-impl<'a> Batch<'a> {
-    /// The same bytes as [`Batch::append_relayed`] appends, in pieces: those that this function appends to `head`, then the records and
-    /// attributes that it returns, which stay where they are, and then those that it puts into `tail`. `None` of a compressed batch, of
-    /// which nothing is appended.
-    ///
-    /// The checksum is derived from that of the batch, so it covers the records as they were when the batch was verified.
-    pub fn relay_in_place(
-        &self,
-        here: &Origin<'_>,
-        peer: Peer,
-        head: &mut Vec<u8>,
-        tail: &mut Vec<u8>,
-    ) -> Option<[&'a [u8]; 2]> {
-        if self.header.compression != Compression::None {
-            return None;
-        }
-        let body_bytes = self.records.len() + self.attributes.len();
-        tail.clear();
-        self.append_provenance(here, peer, body_bytes, tail);
-        let raw_bytes = (body_bytes + tail.len()) as u32;
-        let (mut before, mut after) = ([0; BATCH_HEADER_BYTES], [0; BATCH_HEADER_BYTES]);
-        self.header.encode(&mut before);
-        let header = BatchHeader { crc: 0, body_bytes: raw_bytes, raw_bytes, ..self.header };
-        header.encode(&mut after);
-        // Of the two headers, only the difference counts: what is behind them is the same.
-        let headers = crc32c(&before[CRC_FROM..]) ^ crc32c(&after[CRC_FROM..]);
-        let crc = self.header.crc ^ Shift::by(body_bytes).of(headers);
-        let crc = Shift::by(tail.len()).of(crc) ^ crc32c(tail);
-        BatchHeader { crc, ..header }.encode(&mut after);
-        head.extend_from_slice(&after);
-        Some([self.records, self.attributes])
-    }
-
+impl Batch<'_> {
     /// Appends the batch to `out` as the next server gets it. Records, numbers and attributes stay. A batch that another server passed
     /// on stays as it is; any other gets `here` as its origin, and `peer` if it names no peers. It gets neither if a body of the
     /// largest size would become too large. A compressed batch is compressed again, with `scratch` for its body.

@@ -82,7 +82,7 @@ impl Exchange {
 
     /// After the welcome, when everything is written: takes the next batches. Returns whether the server owes its first acknowledgement from now on.
     pub(super) fn fill(&mut self, outstanding: &mut OutstandingGroups) -> bool {
-        if !self.output.is_written() {
+        if !self.output.unsent().is_empty() {
             return false;
         }
         self.sent_before += self.output.sent() as u64;
@@ -97,12 +97,17 @@ impl Exchange {
         self.sent_before + self.output.sent() as u64
     }
 
-    /// What is to be written, and where received bytes are appended, for a task that does both at a time.
-    pub(super) fn streams(&mut self) -> (&Output, &mut Vec<u8>) {
-        (&self.output, &mut self.input)
+    /// The bytes to write.
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.output.unsent()
     }
 
-    /// Notes that some of it is written.
+    /// The bytes to write, and where received bytes are appended, for a task that does both at a time.
+    pub(super) fn streams(&mut self) -> (&[u8], &mut Vec<u8>) {
+        (self.output.unsent(), &mut self.input)
+    }
+
+    /// Notes that some of them are written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.output.wrote(bytes);
     }

@@ -11,7 +11,7 @@
 //! This module has the sockets and the time-outs; `attempts`, `exchange` and `outstanding` decide what is sent, and what the answers
 //! mean.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -90,15 +90,13 @@ impl Link {
         let mut patience = Patience::new(self.attempts.timeout(), Instant::now());
         let held_until = Instant::now() + HELD_FOR;
         loop {
-            if exchange.streams().0.is_written() {
+            if exchange.unsent().is_empty() {
                 if exchange.fill(&mut self.outstanding) {
                     patience.begin(Instant::now());
                 }
                 self.settle();
             }
-            let (output, input) = exchange.streams();
-            let is_written = output.is_written();
-            let unsent = self.outstanding.unsent(output)?;
+            let (unsent, input) = exchange.streams();
             tokio::select! {
                 biased;
                 read = reader.read_buf(input) => {
@@ -111,7 +109,7 @@ impl Link {
                         patience.begin(Instant::now());
                     }
                 }
-                wrote = write_or_flush(&mut writer, &unsent, is_written), if !is_written || !is_flushed => {
+                wrote = write_or_flush(&mut writer, unsent), if !unsent.is_empty() || !is_flushed => {
                     let wrote = wrote?;
                     exchange.wrote(wrote);
                     is_flushed = wrote == 0;
@@ -133,10 +131,8 @@ impl Link {
     }
 
     async fn handshake(&mut self, connection: &mut Connection, exchange: &mut Exchange) -> io::Result<()> {
-        let hello = &exchange.streams().0.copied;
-        connection.write_all(hello).await?;
-        let written = hello.len();
-        exchange.wrote(written);
+        connection.write_all(exchange.unsent()).await?;
+        exchange.wrote(exchange.unsent().len());
         connection.flush().await?;
         loop {
             if connection.read_buf(&mut exchange.input).await? == 0 {
@@ -158,16 +154,12 @@ impl Link {
 }
 
 /// Writes some of the bytes, and returns how many. If there are none, sends what TLS has kept, and returns 0.
-async fn write_or_flush(
-    writer: &mut WriteHalf<Connection>,
-    bytes: &[IoSlice<'_>],
-    is_written: bool,
-) -> io::Result<usize> {
-    if is_written {
+async fn write_or_flush(writer: &mut WriteHalf<Connection>, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
         writer.flush().await?;
         return Ok(0);
     }
-    writer.write_vectored(bytes).await
+    writer.write(bytes).await
 }
 
 fn timeout_error(what: &str, patience: Duration) -> io::Error {

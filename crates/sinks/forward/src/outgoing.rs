@@ -6,14 +6,9 @@ use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{BatchBuilder, Compression, StreamId};
 
 use super::held::HeldNumbers;
-use super::output::{InPlace, Output};
 
 /// The memory for a body is kept up to this size. Clients make batches of about 256 KiB.
 const BODY_BYTES_KEPT_MAX: usize = 1024 * 1024;
-
-/// The records of larger batches are not copied. Of smaller ones many are written at a time, and the checksum of one costs less than to derive
-/// it.
-const IN_PLACE_BYTES_MIN: usize = 32 * 1024;
 
 /// The limits of a write.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +17,6 @@ pub(super) struct WriteLimits {
     pub(super) bytes: usize,
     /// Batches with more records are sent in parts, one in each write. `u64::MAX` to send every batch as it came.
     pub(super) records: u64,
-    /// Whether large batches are written from where they are.
-    pub(super) in_place: bool,
 }
 
 /// A limit of the output is reached.
@@ -115,10 +108,10 @@ impl Outgoing {
         limits: WriteLimits,
         held: &HeldNumbers,
         buffers: &mut Buffers,
-        out: &mut Output,
+        out: &mut Vec<u8>,
         mut note: impl FnMut(Written),
     ) -> bool {
-        let Outgoing { pending, cursor, written, unacknowledged, has_held, number, .. } = self;
+        let Outgoing { pending, cursor, written, unacknowledged, has_held, .. } = self;
         let (mut at, mut is_full) = (cursor.records(), false);
         let Buffers { unpacked, body } = buffers;
         let result = pending.group().try_for_each(cursor, unpacked, |entry| {
@@ -138,12 +131,10 @@ impl Outgoing {
                 return Err(Full);
             }
             let now = if skip == 0 && records <= limits.records {
-                if !limits.in_place || !put_in_place(pending, *number, entry, out) {
-                    entry.batch.append_relayed(&entry.origin(), entry.envelope.peer, body, &mut out.copied);
-                }
+                entry.batch.append_relayed(&entry.origin(), entry.envelope.peer, body, out);
                 records
             } else {
-                append_part(entry, skip, limits.records.min(records - skip), &mut out.copied)
+                append_part(entry, skip, limits.records.min(records - skip), out)
             };
             note(Written {
                 records: now,
@@ -155,7 +146,7 @@ impl Outgoing {
             });
             *unacknowledged += 1;
             *written += now;
-            is_full = out.len() >= limits.bytes || out.in_place.is_some() || limits.records < u64::MAX;
+            is_full = out.len() >= limits.bytes || limits.records < u64::MAX;
             if skip + now < records {
                 return Err(Full);
             }
@@ -165,28 +156,6 @@ impl Outgoing {
         self.is_written = result.is_ok();
         self.is_written
     }
-}
-
-/// Makes a large batch the end of the output, without a copy of its records. Returns `false` if that is not possible.
-fn put_in_place(pending: &PendingGroup, number: u64, entry: &Entry<'_>, out: &mut Output) -> bool {
-    if entry.batch.header.total_bytes() < IN_PLACE_BYTES_MIN {
-        return false;
-    }
-    let head = out.copied.len();
-    let Output { copied, in_place, tail, .. } = out;
-    let body = entry.batch.relay_in_place(&entry.origin(), entry.envelope.peer, copied, tail);
-    let place = body.and_then(|[records, attributes]| {
-        let [records, attributes] =
-            [pending.group().place_of(records)?, pending.group().place_of(attributes)?];
-        (records.end == attributes.start).then_some(records.start..attributes.end)
-    });
-    let Some(place) = place else {
-        copied.truncate(head);
-        tail.clear();
-        return false;
-    };
-    *in_place = Some(InPlace { group: number, place });
-    true
 }
 
 /// Appends a batch of at most `records_max` records of the entry after its first `skip` records. Returns how many it has.

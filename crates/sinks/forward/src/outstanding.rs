@@ -6,7 +6,7 @@
 //! Invariant: groups are settled in the order in which they came, but for those with held batches.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 
 use bbq_sink::{PendingGroup, SetAside, Settled};
 use bbq_wire::Span;
@@ -15,7 +15,7 @@ use bbq_wire::session::{Refusal, RefusalCode, UnsureNumbers};
 use super::frames::refusal_error;
 use super::held::{HeldCounts, HeldNumbers};
 use super::outgoing::{Buffers, Outgoing, WriteLimits, Written};
-use super::output::{InPlace, Output};
+use super::output::Output;
 
 /// Bytes that are written at a time: so many that the cost of a system call does not matter.
 const WRITE_BYTES_TARGET: usize = 256 * 1024;
@@ -42,8 +42,6 @@ pub(super) struct OutstandingGroups {
     /// See [`WriteLimits`]; `None` unless a refused batch is sent in parts.
     records_max: Option<u64>,
     buffers: Buffers,
-    /// All batches are copied, with new checksums, until one of them is acknowledged: the server has found a wrong one.
-    copies: bool,
 }
 
 impl OutstandingGroups {
@@ -102,40 +100,23 @@ impl OutstandingGroups {
 
     /// Appends batches to `output`, as far as the limits allow. `before` is how many bytes of the connection come before the output.
     pub(super) fn write(&mut self, output: &mut Output, before: u64) {
-        let OutstandingGroups { groups, written, unacknowledged, records_max, buffers, held, copies, .. } =
-            self;
+        let OutstandingGroups { groups, written, unacknowledged, records_max, buffers, held, .. } = self;
         let records = records_max.unwrap_or(u64::MAX);
         // Only one part of a refused batch is on its way at a time: a refusal then means this part.
         while records_max.is_none() || unacknowledged.is_empty() {
             let Some(group) = groups.get_mut(*written) else { break };
-            let limits = WriteLimits { bytes: WRITE_BYTES_TARGET, records, in_place: !*copies };
+            let limits = WriteLimits { bytes: WRITE_BYTES_TARGET, records };
             let note = |batch: Written| unacknowledged.push_back((batch, before + batch.end as u64));
-            if group.write(limits, held, buffers, output, note) {
+            if group.write(limits, held, buffers, &mut output.bytes, note) {
                 *written += 1;
             }
-            if output.len() >= WRITE_BYTES_TARGET || output.in_place.is_some() {
+            if output.bytes.len() >= WRITE_BYTES_TARGET {
                 break;
             }
         }
-        if output.len() == 0 {
+        if output.bytes.is_empty() {
             buffers.trim();
         }
-    }
-
-    /// What of the output is to be written.
-    ///
-    /// # Errors
-    /// The group is gone whose bytes are to be written: the server has acknowledged them before it can have them.
-    pub(super) fn unsent<'a>(&'a self, output: &'a Output) -> io::Result<[IoSlice<'a>; 3]> {
-        let in_place = output.in_place.as_ref().map_or(Some(&[][..]), |bytes| self.bytes_at(bytes));
-        let in_place =
-            in_place.ok_or_else(|| io::Error::other("the server acknowledged a batch that was not sent"));
-        Ok(output.unsent(in_place?))
-    }
-
-    fn bytes_at(&self, bytes: &InPlace) -> Option<&[u8]> {
-        let index = self.groups.binary_search_by_key(&bytes.group, |group| group.number).ok()?;
-        self.groups[index].pending.group().bytes_at(bytes.place.clone())
     }
 
     /// Notes that the next server has all batches up to `number`.
@@ -152,7 +133,6 @@ impl OutstandingGroups {
                 group.pending.confirm_next(batch.records, batch.received_ns);
             }
             group.unacknowledged -= 1;
-            self.copies = false;
             self.first_number += 1;
             // The parts grow again, until batches are sent as they came.
             let larger = self.records_max.map(|records| records.saturating_mul(2));
@@ -174,7 +154,6 @@ impl OutstandingGroups {
             self.counts.set_why(Some(refusal.text));
             return Ok(());
         }
-        self.copies |= refusal.code == RefusalCode::Checksum;
         let is_about_batch = matches!(
             refusal.code,
             RefusalCode::MessageTooLarge | RefusalCode::BatchTooLarge | RefusalCode::Sequence

@@ -105,7 +105,8 @@ impl SteppedSink {
             self.is_welcomed = false;
             Exchange::new(self.attempts.hello(unix_ns))
         });
-        write(&*self.network, exchange, &self.outstanding)?;
+        let wrote = self.network.write(exchange.unsent());
+        exchange.wrote(wrote);
         let is_over = self.network.read(&mut exchange.input);
         if !self.is_welcomed {
             if !exchange.welcome(&mut self.outstanding)? {
@@ -119,8 +120,11 @@ impl SteppedSink {
         if is_over {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        exchange.fill(&mut self.outstanding);
-        write(&*self.network, exchange, &self.outstanding)?;
+        if exchange.unsent().is_empty() {
+            exchange.fill(&mut self.outstanding);
+            let wrote = self.network.write(exchange.unsent());
+            exchange.wrote(wrote);
+        }
         Ok(())
     }
 
@@ -128,25 +132,6 @@ impl SteppedSink {
         self.exchange = None;
         self.network.leave();
     }
-}
-
-/// Writes what the network takes.
-fn write(
-    network: &dyn LinkNetwork,
-    exchange: &mut Exchange,
-    outstanding: &OutstandingGroups,
-) -> io::Result<()> {
-    let unsent = outstanding.unsent(exchange.streams().0)?;
-    let mut written = 0;
-    for bytes in unsent {
-        let wrote = network.write(&bytes);
-        written += wrote;
-        if wrote < bytes.len() {
-            break;
-        }
-    }
-    exchange.wrote(written);
-    Ok(())
 }
 
 impl Sink for SteppedSink {
