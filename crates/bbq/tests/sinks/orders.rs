@@ -93,7 +93,8 @@ fn a_paused_sink_delivers_nothing_until_it_is_resumed_also_after_a_restart() {
         setup.set_sinks(&[&spec, "file:{dir}/archive.log?name=archive"]);
         let mut server = setup.start();
         server.send(0, &lines(0..1000));
-        wait_queued(&server, "one", 0);
+        // Before they are received, nothing is queued either.
+        server.wait_status("1000 delivered by one", |status| of_sink(status, "one")["delivered"] == 1000);
         assert!(told(&setup, &["pause", "one"]).contains("paused one"), "{spec}");
         for run in 0..2 {
             let numbers = 1000 + run * 1000..2000 + run * 1000;

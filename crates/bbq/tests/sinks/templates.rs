@@ -136,7 +136,7 @@ fn each_message_is_in_its_topic_once_and_in_order_whoever_is_killed() {
         status["ledger"]["received"] == SENDERS * COUNT && status["ledger"]["queued"] == 0
     });
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
-    println!("{broker_kills} kills of the broker, {kills} of bbq");
+    println!("{broker_kills} kills of the broker, {kills} of bbq\n{}", first.log());
     assert_topics(&kafka, SENDERS, COUNT);
     drop(broker);
 }
