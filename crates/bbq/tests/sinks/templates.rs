@@ -88,10 +88,10 @@ fn a_subject_has_the_program_and_the_date() {
 }
 
 /// Checks that each topic has the messages of its host, each message once, and those of a sender in order.
-fn assert_topics(kafka: &Kafka, senders: u32, count: u32) {
+fn assert_topics(kafka: &Kafka, counts: &[u32]) {
     let mut all = BTreeSet::new();
     for host in 0..HOSTS {
-        let mut last: Vec<Option<(u32, Record)>> = vec![None; senders as usize];
+        let mut last: Vec<Option<(u32, Record)>> = vec![None; counts.len()];
         for record in kafka.read(&format!("logs-host{host}")) {
             let sender: usize =
                 text(&record.value).split_once(' ').expect("a sender").0.parse().expect("a sender");
@@ -106,7 +106,7 @@ fn assert_topics(kafka: &Kafka, senders: u32, count: u32) {
             last[sender] = Some((number, record));
         }
     }
-    assert_eq!(all.len(), (senders * count) as usize);
+    assert_eq!(all.len(), counts.iter().sum::<u32>() as usize);
 }
 
 /// Kills bbq and the broker by chance while clients send.
@@ -137,7 +137,7 @@ fn each_message_is_in_its_topic_once_and_in_order_whoever_is_killed() {
     });
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     println!("{broker_kills} kills of the broker, {kills} of bbq\n{}", first.log());
-    assert_topics(&kafka, SENDERS, COUNT);
+    assert_topics(&kafka, &[COUNT; SENDERS as usize]);
     drop(broker);
 }
 
@@ -166,7 +166,53 @@ fn a_transaction_that_is_left_open_in_topics_of_a_template_is_ended() {
     wait_told(&first, "INFO writing", 2);
     Senders::start_with(&first, 1..2, 30, &head).wait();
     at_first.wait_delivered(60);
-    assert_topics(&kafka, 2, 30);
+    assert_topics(&kafka, &[30, 30]);
+    assert_eq!(at_first.stop(), Some(0), "{}", first.log());
+    drop(broker);
+}
+
+/// Some partitions have their marks: readers have seen a part of the transaction.
+#[test]
+fn a_transaction_that_is_committed_in_some_topics_is_committed_in_the_others() {
+    let kafka = Kafka::new("");
+    let mut broker = kafka.start();
+    let first = edge(&kafka, "logs-{host}", "progress_topic=position&headers=on&key={app}");
+    let mut at_first = first.start_with_workers(1);
+    let mut starts = 1;
+    let cases = [
+        (&["position", "logs-host1"][..], true),
+        (&["position", "logs-host0", "logs-host2"], false),
+        (&["logs-host1", "logs-host2"], true),
+        (&["logs-host0"], false),
+    ];
+    for (times, (cut, is_killed)) in (1..).zip(cases) {
+        wait_told(&first, "INFO writing", starts);
+        // All at once: the last transaction has messages of all hosts.
+        at_first.freeze();
+        let sending = Senders::start_with(&first, times - 1..times, 300, &head);
+        at_first.signal(libc::SIGCONT);
+        sending.wait();
+        at_first.wait_delivered((300 * times).into());
+        let begin = Instant::now();
+        while !kafka.transactions().contains("CompleteCommit") {
+            assert!(begin.elapsed() < PATIENCE, "{}", first.log());
+        }
+        broker.kill();
+        cut.iter().for_each(|topic| kafka.cut_marks(topic));
+        if is_killed {
+            at_first.kill();
+            broker = kafka.start();
+            at_first = first.start_with_workers(1);
+        } else {
+            broker = kafka.start();
+        }
+        starts += 1;
+        wait_told(&first, "copied messages that had no mark of a commit", times as usize);
+    }
+    wait_told(&first, "INFO writing", starts);
+    Senders::start_with(&first, 4..5, 30, &head).wait();
+    at_first.wait_delivered(1230);
+    assert_topics(&kafka, &[300, 300, 300, 300, 30]);
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     drop(broker);
 }

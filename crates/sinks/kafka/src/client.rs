@@ -73,8 +73,8 @@ pub(super) fn producer(
     let queue_kib = (2 * TRANSACTION_BYTES_MAX + message_bytes_max) / 1024;
     config
         .set("enable.idempotence", "true")
-        // Progress is compared by bbq; the answer for each of many messages would cost more than the message.
-        .set("delivery.report.only.error", "true")
+        // The progress of a transaction says where its messages are. Without one, nobody asks.
+        .set("delivery.report.only.error", if settings.is_exactly_once { "false" } else { "true" })
         .set("linger.ms", LINGER_MS)
         .set("batch.num.messages", BATCH_MESSAGES_MAX)
         .set("batch.size", batch_bytes.to_string())

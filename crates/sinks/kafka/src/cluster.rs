@@ -14,6 +14,7 @@ use super::client::{self, Isolation};
 use super::context::Context;
 use super::copies::Copies;
 use super::link::Ended;
+use super::places::Place;
 use super::problem::{described, described_code, needs_operator, remedy};
 use super::settings::KafkaSettings;
 use super::thread::Call;
@@ -25,6 +26,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Errors of the client are read for so long after the last, and so many of them.
 const SERVE_FOR: Duration = Duration::from_millis(10);
 const EVENTS_MAX: usize = 100;
+/// A transaction of another producer that stays open for longer, and than two of this sink may be, is not waited for.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// If the brokers do not tell what the topic takes: more than any message of bbq has, so that they judge.
 const MESSAGE_BYTES_UNKNOWN: usize = 128 * 1024 * 1024;
 /// What the topic of the progress is made with. Old records are deleted soon, so that it stays short: a start reads it.
@@ -145,6 +150,33 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(open)
+    }
+
+    /// Waits until every transaction is over that began before the ends of these places.
+    pub(super) fn wait_ended(&self, places: &[Place]) -> Result<(), Ended> {
+        let committed = inquirer(self.settings, Isolation::Committed)?;
+        let deadline = Instant::now() + OTHERS_PATIENCE.max(2 * self.settings.transaction_timeout);
+        for place in places {
+            let Place { topic, partition, .. } = place;
+            loop {
+                self.check()?;
+                let ends = committed.client().fetch_watermarks(topic, *partition, RESPONSE_TIMEOUT);
+                let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
+                if stable > place.last() {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    return Err(Ended::Failed(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        format!(
+                            "a transaction of another producer stays open in partition {partition} of {topic}"
+                        ),
+                    )));
+                }
+                self.call.pause(LOOK_INTERVAL);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the topic of the progress if it is not there, and returns what is known of both topics.

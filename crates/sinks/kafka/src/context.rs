@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{DeliveryResult, ProducerContext};
+use rdkafka::{ClientContext, Message as _};
 use tracing::{debug, info, warn};
 
 /// Most lines of librdkafka in a second: while brokers are away it writes some for each attempt.
@@ -22,6 +22,10 @@ pub(super) struct Context {
 struct State {
     /// Messages that could not be delivered, and why. At most those of a transaction.
     failures: Vec<Failure>,
+    /// Messages that were delivered in a transaction: at most those of one, 24 bytes each.
+    delivered: Vec<Delivered>,
+    /// Whether all brokers were away at some time.
+    were_away: bool,
     /// The last error of the client.
     last_error: Option<(Code, String)>,
     lines_since: Instant,
@@ -36,9 +40,26 @@ pub(super) struct Failure {
     pub(super) code: Code,
 }
 
+/// A message that was delivered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivered {
+    /// The number that it was sent with.
+    pub(super) number: usize,
+    pub(super) partition: i32,
+    /// Negative if the brokers do not tell.
+    pub(super) offset: i64,
+}
+
 impl Context {
     pub(super) fn new() -> Context {
-        let state = State { failures: Vec::new(), last_error: None, lines_since: Instant::now(), lines: 0 };
+        let state = State {
+            failures: Vec::new(),
+            delivered: Vec::new(),
+            were_away: false,
+            last_error: None,
+            lines_since: Instant::now(),
+            lines: 0,
+        };
         Context { state: Mutex::new(state) }
     }
 
@@ -52,6 +73,21 @@ impl Context {
 
     pub(super) fn take_failures(&self) -> Vec<Failure> {
         self.with(|state| std::mem::take(&mut state.failures))
+    }
+
+    /// Forgets what was delivered before a transaction.
+    pub(super) fn forget_delivered(&self) {
+        self.with(|state| state.delivered.clear());
+    }
+
+    /// What was delivered since.
+    pub(super) fn with_delivered<T>(&self, look: impl FnOnce(&[Delivered]) -> T) -> T {
+        self.with(|state| look(&state.delivered))
+    }
+
+    /// Whether all brokers were away at some time.
+    pub(super) fn were_away(&self) -> bool {
+        self.with(|state| state.were_away)
     }
 
     pub(super) fn last_error(&self) -> Option<(Code, String)> {
@@ -91,10 +127,12 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         if let Some(code) = error.rdkafka_error_code() {
-            self.with(|state| match &state.last_error {
+            self.with(|state| {
+                state.were_away |= code == Code::AllBrokersDown;
                 // It follows the error that says why.
-                Some(_) if code == Code::AllBrokersDown => {}
-                _ => state.last_error = Some((code, reason.to_owned())),
+                if code != Code::AllBrokersDown || state.last_error.is_none() {
+                    state.last_error = Some((code, reason.to_owned()));
+                }
             });
         }
     }
@@ -105,11 +143,18 @@ impl ConsumerContext for Context {}
 impl ProducerContext for Context {
     type DeliveryOpaque = usize;
 
-    /// Called for failures alone (`delivery.report.only.error`).
+    /// Without transactions, called for failures alone (`delivery.report.only.error`).
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
-        if let Err((error, _)) = result {
-            let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
-            self.with(|state| state.failures.push(Failure { number, code }));
+        match result {
+            Ok(message) => {
+                let delivered =
+                    Delivered { number, partition: message.partition(), offset: message.offset() };
+                self.with(|state| state.delivered.push(delivered));
+            }
+            Err((error, _)) => {
+                let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+                self.with(|state| state.failures.push(Failure { number, code }));
+            }
         }
     }
 }

@@ -28,7 +28,8 @@
 //! is a producer that is ready, `transaction` writes with it, `sent` is what librdkafka was given for one, `rights` leaves out topics that
 //! the user may not write to; `cluster` asks the brokers, and makes the second topic, `copies` says on how
 //! many brokers the topics are, `topic` reads their names, `topics` knows which topics of a template are there,
-//! `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that the brokers have left open;
+//! `progress` reads the second, `known_end` notices that it gets shorter, `left_open` ends transactions that the brokers have left open,
+//! with `places`, where messages are, and `records`, which reads them;
 //! `size` says how large a transaction may be; `encoder` makes messages; `client` configures librdkafka,
 //! `context` hears from it, `problem` says what its errors mean; `shared` is what outlives a connection, `settings` what the SPEC says,
 //! `security` its TLS and SASL, `target` the SPEC.
@@ -48,8 +49,10 @@ mod known_end;
 mod left_open;
 mod link;
 mod links;
+mod places;
 mod problem;
 mod progress;
+mod records;
 mod rights;
 mod run;
 mod security;

@@ -1,10 +1,11 @@
 //! How far the topic is, as records of a second topic say.
 //!
 //! ```text
-//! key: id of the sink      value: <writer>\n<positions>\n<refused messages>\n<times of receipt>\n
+//! key: id of the sink      value: <writer>\n<positions>\n<refused messages>\n<times of receipt>\n<places>\n<places to copy>\n
 //! ```
 //!
-//! Earlier releases wrote and read the first three lines.
+//! Earlier releases wrote and read the first three or four lines. `places` are those of the messages of the transaction, of which some
+//! may have to be copied: see [`super::left_open`].
 //!
 //! All records are in partition 0. The topic may belong to several servers: the last record with the own key counts.
 
@@ -22,6 +23,7 @@ use super::client::{self, Isolation};
 use super::cluster::{Cluster, RESPONSE_TIMEOUT};
 use super::context::Context;
 use super::link::Ended;
+use super::places::Places;
 use super::problem::{MAJORITY, described};
 use super::settings::KafkaSettings;
 use super::thread::Call;
@@ -49,11 +51,16 @@ pub(super) struct Progress {
     pub(super) writer: String,
     pub(super) positions: Positions,
     pub(super) refused: Refused,
+    /// Where the messages of the transaction are.
+    pub(super) places: Places,
+    /// Those of them that the brokers have aborted, although the transaction is committed.
+    pub(super) to_copy: Places,
 }
 
 impl Progress {
-    pub(super) fn value(writer: &str, positions: &Positions, refused: &Refused) -> String {
-        format!("{writer}\n{positions}\n{refused}\n{}\n", positions.times())
+    pub(super) fn value(&self) -> String {
+        let Progress { writer, positions, refused, places, to_copy, .. } = self;
+        format!("{writer}\n{positions}\n{refused}\n{}\n{places}\n{to_copy}\n", positions.times())
     }
 
     pub(super) fn parse(offset: i64, value: &str) -> Option<Progress> {
@@ -62,7 +69,9 @@ impl Progress {
         let positions = Positions::parse(lines.next()?)?;
         let refused = Refused::parse(lines.next()?)?;
         let positions = positions.with_times(lines.next().unwrap_or_default());
-        Some(Progress { offset, writer, positions, refused })
+        let places = Places::parse(lines.next().unwrap_or_default())?;
+        let to_copy = Places::parse(lines.next().unwrap_or_default())?;
+        Some(Progress { offset, writer, positions, refused, places, to_copy })
     }
 }
 
@@ -71,6 +80,14 @@ pub(super) enum Found {
     /// The last record, and where the topic begins and ends.
     Last(Option<Progress>, Range<i64>),
     /// A transaction of the sink that is over for its coordinator has no mark in the topic: the value of its record.
+    LeftOpen(Vec<u8>),
+}
+
+/// What became of the transactions before an offset.
+enum Stable {
+    /// All before this one are over.
+    Until(i64),
+    /// The first is of this sink, and stays open: the value of its record.
     LeftOpen(Vec<u8>),
 }
 
@@ -104,9 +121,11 @@ impl<'a> Reader<'a> {
         if low >= end {
             return Ok(Found::Last(None, low..end));
         }
-        if let Some(value) = self.wait_stable(end)? {
-            return Ok(Found::LeftOpen(value));
-        }
+        // Behind the mark of a transaction that was not over yet.
+        let end = match self.wait_stable(end)? {
+            Stable::Until(stable) => stable,
+            Stable::LeftOpen(value) => return Ok(Found::LeftOpen(value)),
+        };
         let mut window = FIRST_WINDOW;
         loop {
             let begin = end.saturating_sub(window).max(low);
@@ -130,8 +149,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Waits until all transactions before `end` are over: readers of committed records see no further than the first that is not.
-    /// Returns the record of the first if it is of this sink, and stays open.
-    fn wait_stable(&self, end: i64) -> Result<Option<Vec<u8>>, Ended> {
+    fn wait_stable(&self, end: i64) -> Result<Stable, Ended> {
         let consumer = self.consumer.get()?;
         let (mut is_told, mut first) = (false, None);
         let mut finds_left_open = self.finds_left_open;
@@ -148,14 +166,14 @@ impl<'a> Reader<'a> {
             let ends = consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(SILENCE_MAX));
             let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
             if stable >= end {
-                return Ok(None);
+                return Ok(Stable::Until(stable));
             }
             let (offset, since) = *first.get_or_insert_with(|| (stable, Instant::now()));
             if offset != stable {
                 (first, finds_left_open) = (None, self.finds_left_open);
             } else if finds_left_open && since.elapsed() >= OWN_PATIENCE {
                 if let Some(value) = self.own_at(stable)? {
-                    return Ok(Some(value));
+                    return Ok(Stable::LeftOpen(value));
                 }
                 // The first is of another server. What is behind it is looked at when that has ended.
                 finds_left_open = false;
@@ -260,17 +278,17 @@ impl<'a> Reader<'a> {
 }
 
 /// A consumer that is closed within a bounded time.
-struct Consuming(Option<BaseConsumer<Context>>);
+pub(super) struct Consuming(Option<BaseConsumer<Context>>);
 
 impl Consuming {
-    fn new(settings: &KafkaSettings, id: &str, isolation: Isolation) -> Result<Consuming, Ended> {
+    pub(super) fn new(settings: &KafkaSettings, id: &str, isolation: Isolation) -> Result<Consuming, Ended> {
         let consumer = client::reader(settings, id, isolation).create_with_context(Context::new());
         consumer
             .map(|consumer| Consuming(Some(consumer)))
             .map_err(|error| Ended::Failed(described(settings, &error)))
     }
 
-    fn get(&self) -> Result<&BaseConsumer<Context>, Ended> {
+    pub(super) fn get(&self) -> Result<&BaseConsumer<Context>, Ended> {
         self.0.as_ref().ok_or(Ended::Stopped)
     }
 }
@@ -298,19 +316,25 @@ mod tests {
 
     #[test]
     fn progress_is_read_as_it_was_written() {
-        for (positions, refused) in [("0:8192:70:3", "0:65+2"), ("", "")] {
-            let (positions, refused) =
-                (Positions::parse(positions).unwrap(), Refused::parse(refused).unwrap());
-            let value = Progress::value("w1", &positions, &refused);
-            assert_eq!(
-                Progress::parse(7, &value),
-                Some(Progress { offset: 7, writer: "w1".to_owned(), positions, refused })
-            );
+        for (positions, refused, places, to_copy) in [
+            ("0:8192:70:3", "0:65+2", "logs:0:7+3,12+1 logs:1:9+1", "logs:1:9+1"),
+            ("0:8192:70:3", "", "logs:0:7+3", ""),
+            ("", "", "", ""),
+        ] {
+            let progress = Progress {
+                offset: 7,
+                writer: "w1".to_owned(),
+                positions: Positions::parse(positions).unwrap(),
+                refused: Refused::parse(refused).unwrap(),
+                places: Places::parse(places).unwrap(),
+                to_copy: Places::parse(to_copy).unwrap(),
+            };
+            assert_eq!(Progress::parse(7, &progress.value()), Some(progress));
         }
         let older = Progress::parse(7, "w1\n0:8192:70\n\n").unwrap();
         let positions = older.positions.clone().with_times("0:9");
-        let value = Progress::value("w1", &positions, &older.refused);
-        assert_eq!(Progress::parse(7, &value), Some(Progress { positions, ..older }));
+        let newer = Progress { positions, ..older };
+        assert_eq!(Progress::parse(7, "w1\n0:8192:70\n\n0:9\n"), Some(newer));
         assert_eq!(Progress::parse(7, "hello"), None);
     }
 }

@@ -53,6 +53,12 @@ impl Sent {
         &self.topics[message.topic]
     }
 
+    /// The topic of the message with this number.
+    pub(super) fn topic_of_number(&self, number: usize) -> Option<&str> {
+        let message = number.checked_sub(1).and_then(|index| self.messages.get(index))?;
+        Some(&self.topics[message.topic])
+    }
+
     /// The message with this number, which is counted from 1.
     pub(super) fn get(&self, number: usize) -> Option<SentMessage> {
         number.checked_sub(1).and_then(|index| self.messages.get(index).copied())

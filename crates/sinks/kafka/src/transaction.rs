@@ -17,10 +17,11 @@ use tokio::time::timeout;
 
 use super::cluster::Cluster;
 use super::connection::{Connection, Patience};
-use super::context::{Context, Failure};
+use super::context::{Context, Delivered, Failure};
 use super::encoder::Message;
 use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
+use super::places::Places;
 use super::problem::{Verdict, described, described_code, verdict};
 use super::progress::Progress;
 use super::rights::Rights;
@@ -49,12 +50,12 @@ const REFUSED_IN_A_ROW_MAX: usize = 1000;
 /// Stands for the record about the progress.
 pub(super) const PROGRESS: usize = 0;
 /// Messages are numbered from this one on.
-const FIRST: usize = PROGRESS + 1;
+pub(super) const FIRST: usize = PROGRESS + 1;
 /// Stands for a message of the sink's own, which is alone in its transaction.
 const OWN: usize = 1;
 
 /// Why a message could not be given to librdkafka.
-enum Unsent {
+pub(super) enum Unsent {
     Failed(KafkaError),
     Ended(Ended),
 }
@@ -133,22 +134,27 @@ impl Connection {
                 return if self.settings.is_exactly_once { self.look(link, call) } else { Ok(()) };
             }
         }
+        self.check_brokers()?;
         let outcomes = match self.fill(link, call) {
             Ok(outcomes) => outcomes,
             Err(Unsent::Ended(ended)) => return Err(ended),
             Err(Unsent::Failed(error)) => return self.recover(link, call, Some(&error)),
         };
         if !self.sent.is_empty() {
-            if self.settings.is_exactly_once
-                && let Err(ended) = self.send_progress(link)
-            {
-                return if self.is_denied() { self.recover(link, call, None) } else { Err(ended) };
-            }
             self.wait_delivered(link, call)?;
             if self.producer.context().has_failures() {
                 return self.recover(link, call, None);
             }
             if self.settings.is_exactly_once {
+                // It says where they are.
+                if let Err(ended) = self.send_progress(link) {
+                    return if self.is_denied() { self.recover(link, call, None) } else { Err(ended) };
+                }
+                self.wait_delivered(link, call)?;
+                if self.producer.context().has_failures() {
+                    return self.recover(link, call, None);
+                }
+                self.check_brokers()?;
                 self.commit(link, call).inspect_err(|_| link.shared.shrink())?;
             }
             link.shared.wrote();
@@ -180,6 +186,7 @@ impl Connection {
     /// Gives librdkafka the messages of the next transaction.
     fn fill(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<Outcomes, Unsent> {
         self.sent.clear();
+        self.producer.context().forget_delivered();
         let (mut outcomes, mut transaction_bytes) = (Outcomes::default(), 0);
         let size = link.shared.size();
         let due = self.committed_at + COMMIT_INTERVAL;
@@ -216,7 +223,11 @@ impl Connection {
                 }
                 // In a transaction all are sent again.
                 sent.add(record, bytes, topic, message.key.filter(|_| !settings.is_exactly_once));
-                send(producer, call, topic, message, sent.len()).map_err(Stop::Unsent)?;
+                let Message { key, value, headers, time_ms, .. } = message;
+                let mut to_send =
+                    BaseRecord::with_opaque_to(topic, sent.len()).payload(value).timestamp(time_ms);
+                (to_send.key, to_send.headers) = (key, headers);
+                send(producer, call, to_send).map_err(Stop::Unsent)?;
                 transaction_bytes += bytes;
                 Ok(None)
             });
@@ -250,13 +261,25 @@ impl Connection {
     fn look(&mut self, link: &KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
         match self.known_end.look(&self.settings, call) {
             Look::NotYet => {}
-            Look::There => link.shared.set_connected(true),
+            Look::There => {
+                self.check_brokers()?;
+                link.shared.set_connected(true);
+            }
             // It is told when there is something to write.
             Look::Away => link.shared.set_connected(false),
             Look::Lost => {
                 let text = "the brokers have less of the progress than they had";
                 return Err(Ended::InDoubt(io::Error::other(text)));
             }
+        }
+        Ok(())
+    }
+
+    /// Brokers that start again may have left the last transaction open, which the next one would end, see [`super::left_open`]: that is
+    /// for a new producer to find out. One that is on its way when they go away is not committed.
+    fn check_brokers(&self) -> Result<(), Ended> {
+        if self.settings.is_exactly_once && self.producer.context().were_away() {
+            return Err(Ended::InDoubt(io::Error::other("all brokers were away")));
         }
         Ok(())
     }
@@ -278,7 +301,16 @@ impl Connection {
     }
 
     pub(super) fn send_progress(&self, link: &KafkaLink) -> Result<(), Ended> {
-        let value = Progress::value(&link.shared.writer, &self.positions, &link.refused.without_letters());
+        let places = |delivered: &[Delivered]| Places::of_sent(delivered, &self.sent);
+        let progress = Progress {
+            offset: 0,
+            writer: link.shared.writer.clone(),
+            positions: self.positions.clone(),
+            refused: link.refused.without_letters(),
+            places: self.producer.context().with_delivered(places),
+            to_copy: Places::default(),
+        };
+        let value = progress.value();
         let record = BaseRecord::with_opaque_to(&self.settings.progress, PROGRESS)
             .partition(0)
             .key(&link.shared.id)
@@ -580,18 +612,11 @@ fn topic_of<'a>(
 }
 
 /// Gives a message to librdkafka. Waits while librdkafka has no room.
-fn send(
+pub(super) fn send(
     producer: &BaseProducer<Context>,
     call: &Call<'_>,
-    topic: &str,
-    message: Message<'_>,
-    number: usize,
+    mut record: BaseRecord<'_, [u8], [u8], usize>,
 ) -> Result<(), Unsent> {
-    let Message { key, value, headers, time_ms, .. } = message;
-    let mut record =
-        BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, number).payload(value).timestamp(time_ms);
-    record.key = key;
-    record.headers = headers;
     let patience = std::cell::OnceCell::new();
     loop {
         let (error, unsent) = match producer.send(record) {
