@@ -16,6 +16,7 @@ use super::copies::Copies;
 use super::link::Ended;
 use super::places::Place;
 use super::problem::{described, described_code, needs_operator, remedy};
+use super::progress::PROGRESS_PARTITION;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 
@@ -127,7 +128,8 @@ impl<'a> Cluster<'a> {
 
     /// The end of the topic of the progress, behind transactions that are not committed.
     pub(super) fn end_of_progress(&self, patience: Duration) -> Result<(i64, i64), Ended> {
-        let ends = self.inquirer.client().fetch_watermarks(&self.settings.progress, 0, patience);
+        let ends =
+            self.inquirer.client().fetch_watermarks(&self.settings.progress, PROGRESS_PARTITION, patience);
         ends.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }
 

@@ -16,12 +16,14 @@ use super::context::{Context, Failure};
 use super::copies::Copies;
 use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
+use super::places::{Place, Places};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
-use super::progress::Progress;
+use super::progress::{PROGRESS_PARTITION, Progress};
 use super::sent::Sent;
 use super::settings::KafkaSettings;
 use super::thread::Call;
 use super::topics::KnownTopics;
+use super::transaction::PROGRESS;
 
 /// Brokers that do not go on with what they were given within this time are away.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,6 +54,8 @@ pub(super) struct Connection {
     pub(super) committed_at: Instant,
     /// The messages of the transaction.
     pub(super) sent: Sent,
+    /// Where the last transaction that was committed is, with its progress; nothing if it is not known.
+    pub(super) last: Vec<Place>,
     pub(super) known_end: KnownEnd,
     pub(super) topics: KnownTopics,
 }
@@ -129,6 +133,7 @@ impl Connection {
             begun_at: Instant::now(),
             committed_at: Instant::now(),
             sent: Sent::default(),
+            last: Vec::new(),
             known_end: KnownEnd::new(0),
             topics: KnownTopics::find(&settings, &cluster)?,
         };
@@ -145,6 +150,7 @@ impl Connection {
             // Whoever wrote before sees from now on that it must not come back.
             let end = connection.known_end.end();
             link.shared.begin_writing();
+            connection.producer.context().forget_delivered();
             connection.begin()?;
             connection.send_progress(link)?;
             connection.wait_delivered(link, call)?;
@@ -172,10 +178,12 @@ impl Connection {
                 link.shared.take_over();
                 return Err(taken_over(settings));
             }
-            Some(Progress { offset, positions, refused, .. }) => {
+            Some(Progress { offset, positions, refused, places, .. }) => {
                 if is_own {
                     link.shared.has_written(offset);
                 }
+                self.last = places.0;
+                self.last.push(Place::at(&settings.progress, PROGRESS_PARTITION, offset));
                 (positions, refused)
             }
             // It was deleted because it was old.
@@ -261,6 +269,11 @@ impl Connection {
     /// Has librdkafka end the transaction: the topic has all of it from now on.
     pub(super) fn commit(&mut self, link: &mut KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
         self.call(call, |producer| producer.commit_transaction(CALL_TIMEOUT))?;
+        let topic_of = |number| match number {
+            PROGRESS => Some(self.settings.progress.as_str()),
+            number => self.sent.topic_of_number(number),
+        };
+        self.last = self.producer.context().with_delivered(|delivered| Places::of(delivered, topic_of)).0;
         link.shared.wrote_progress(&self.positions);
         self.known_end.committed();
         self.committed.clone_from(&self.positions);

@@ -24,7 +24,7 @@ struct State {
     failures: Vec<Failure>,
     /// Messages that were delivered in a transaction: at most those of one, 24 bytes each.
     delivered: Vec<Delivered>,
-    /// Whether all brokers were away at some time.
+    /// Whether all brokers were away.
     were_away: bool,
     /// The last error of the client.
     last_error: Option<(Code, String)>,
@@ -85,9 +85,9 @@ impl Context {
         self.with(|state| look(&state.delivered))
     }
 
-    /// Whether all brokers were away at some time.
-    pub(super) fn were_away(&self) -> bool {
-        self.with(|state| state.were_away)
+    /// Whether all brokers were away since this was asked last, as far as librdkafka knows.
+    pub(super) fn take_were_away(&self) -> bool {
+        self.with(|state| std::mem::take(&mut state.were_away))
     }
 
     pub(super) fn last_error(&self) -> Option<(Code, String)> {

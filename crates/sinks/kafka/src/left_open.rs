@@ -37,7 +37,7 @@ use super::connection::{CALL_TIMEOUT, Connection};
 use super::link::{Ended, KafkaLink};
 use super::places::{Place, Places};
 use super::problem::described;
-use super::progress::{Found, Progress, Reader};
+use super::progress::{Found, PROGRESS_PARTITION, Progress, Reader};
 use super::records::Records;
 use super::thread::Call;
 use super::transaction::{FIRST, PROGRESS, Unsent, send};
@@ -160,7 +160,7 @@ impl Connection {
              come twice where the brokers had committed a part"
         );
         self.begin()?;
-        self.send_to(link, &settings.progress, 0, Some(open))?;
+        self.send_to(link, &settings.progress, PROGRESS_PARTITION, Some(open))?;
         if !is_committed {
             // No reader of committed records sees them.
             partitions
@@ -216,7 +216,7 @@ impl Connection {
         if is_open || !to_copy.is_empty() {
             let begun = Progress { to_copy: to_copy.clone(), ..progress.clone() };
             self.begin()?;
-            self.send_to(link, &settings.progress, 0, Some(begun.value().as_bytes()))?;
+            self.send_to(link, &settings.progress, PROGRESS_PARTITION, Some(begun.value().as_bytes()))?;
             self.wait_delivered(link, call)?;
             self.check_delivered()?;
             self.call(call, |producer| producer.commit_transaction(CALL_TIMEOUT))?;
@@ -269,7 +269,7 @@ impl Connection {
             places.extend(progress.places.0.iter().filter(|place| !is_copied(place)).cloned());
         }
         let whole = Progress { places: Places(places), to_copy: Places::default(), ..progress.clone() };
-        self.send_to(link, &settings.progress, 0, Some(whole.value().as_bytes()))?;
+        self.send_to(link, &settings.progress, PROGRESS_PARTITION, Some(whole.value().as_bytes()))?;
         self.wait_delivered(link, call)?;
         self.check_delivered()?;
         self.call(call, |producer| producer.commit_transaction(CALL_TIMEOUT))?;

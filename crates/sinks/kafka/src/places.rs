@@ -45,6 +45,13 @@ impl Place {
         self.runs.iter().map(|run| usize::try_from(run.end - run.start).unwrap_or_default()).sum()
     }
 
+    /// Of one record.
+    pub(super) fn at(topic: &str, partition: i32, offset: i64) -> Place {
+        let mut place = Place { topic: topic.to_owned(), partition, runs: Vec::new() };
+        place.add(offset);
+        place
+    }
+
     fn add(&mut self, offset: i64) {
         match self.runs.last_mut() {
             Some(run) if run.end == offset => run.end += 1,

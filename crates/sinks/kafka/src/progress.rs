@@ -42,6 +42,9 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 const FIRST_WINDOW: i64 = 1000;
 const WINDOW_FACTOR: i64 = 8;
 
+/// All records are in this partition.
+pub(super) const PROGRESS_PARTITION: i32 = 0;
+
 /// The last record of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
@@ -163,7 +166,11 @@ impl<'a> Reader<'a> {
             );
             self.check(&why, self.deadline)?;
             let left = self.deadline.saturating_duration_since(Instant::now());
-            let ends = consumer.client().fetch_watermarks(&self.settings.progress, 0, left.min(SILENCE_MAX));
+            let ends = consumer.client().fetch_watermarks(
+                &self.settings.progress,
+                PROGRESS_PARTITION,
+                left.min(SILENCE_MAX),
+            );
             let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
             if stable >= end {
                 return Ok(Stable::Until(stable));
@@ -212,7 +219,11 @@ impl<'a> Reader<'a> {
 
     fn assign(&self, consumer: &BaseConsumer<Context>, begin: i64) -> Result<(), Ended> {
         let mut assignment = TopicPartitionList::new();
-        let added = assignment.add_partition_offset(&self.settings.progress, 0, Offset::Offset(begin));
+        let added = assignment.add_partition_offset(
+            &self.settings.progress,
+            PROGRESS_PARTITION,
+            Offset::Offset(begin),
+        );
         let assigned = added.and_then(|()| consumer.assign(&assignment));
         assigned.map_err(|error| Ended::Failed(described(self.settings, &error)))
     }

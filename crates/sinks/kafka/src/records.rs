@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::Consumer as _;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::message::{BorrowedMessage, OwnedMessage};
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 
 use super::client::Isolation;
+use super::context::Context;
 use super::link::Ended;
 use super::places::Place;
 use super::problem::{MAJORITY, described};
@@ -69,6 +70,22 @@ impl Records<'_> {
         Ok((records.len() == wanted).then_some(records))
     }
 
+    /// Where a reader sees a partition end. Its leader may not be known at once.
+    fn end_of(&self, consumer: &BaseConsumer<Context>, topic: &str, partition: i32) -> KafkaResult<i64> {
+        let since = Instant::now();
+        loop {
+            let error = match consumer.client().fetch_watermarks(topic, partition, SILENCE_MAX) {
+                Ok((_, end)) => return Ok(end),
+                Err(error) => error,
+            };
+            let is_final = error.rdkafka_error_code().is_some_and(is_closed);
+            if is_final || self.call.is_stopped() || since.elapsed() >= SILENCE_MAX {
+                return Err(error);
+            }
+            self.call.pause(LOOK_INTERVAL);
+        }
+    }
+
     /// Reads each place from an offset to its last record, unless the partition ends before. With places of several topics it may end
     /// earlier.
     fn scan(
@@ -88,8 +105,8 @@ impl Records<'_> {
         let mut unread = Vec::new();
         for place in places {
             let Place { topic, partition, .. } = place;
-            let (_, end) = match consumer.client().fetch_watermarks(topic, *partition, SILENCE_MAX) {
-                Ok(ends) => ends,
+            let end = match self.end_of(consumer, topic, *partition) {
+                Ok(end) => end,
                 Err(error) if error.rdkafka_error_code().is_some_and(is_closed) => return Ok(None),
                 Err(error) => return Err(failed(&error)),
             };

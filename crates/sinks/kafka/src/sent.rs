@@ -91,6 +91,17 @@ impl Sent {
         }
     }
 
+    /// Whether a message that failed is no larger than one that was delivered to its topic with it: the topic takes more meanwhile.
+    pub(super) fn fits_now<'a>(&'a self, failed: &HashSet<usize>) -> impl Fn(usize) -> bool + 'a {
+        let mut largest = vec![0; self.topics.len()];
+        for (index, message) in self.messages.iter().enumerate() {
+            if !failed.contains(&(index + 1)) {
+                largest[message.topic] = message.bytes.max(largest[message.topic]);
+            }
+        }
+        move |number| self.get(number).is_some_and(|message| message.bytes <= largest[message.topic])
+    }
+
     /// What need not be sent again when everything that did not fail is delivered: neither the messages that failed, nor those behind them
     /// with the same key in the same topic, which would then come before them. Those that `are_given_up` hold up no others.
     pub(super) fn delivered(
@@ -145,6 +156,11 @@ mod tests {
         // Without a key there is no order.
         assert_eq!(delivered(&[7], &[]), [0, 1, 2, 3, 4, 5, 7]);
         assert_eq!(sent.topic_of(&sent.get(3).unwrap()), "b");
-        assert!(sent.get(0).is_none() && sent.get(9).is_none());
+        sent.add((0, 8), 101, "a", None);
+        let fits_now = |failed: &[usize], number| sent.fits_now(&failed.iter().copied().collect())(number);
+        assert!(fits_now(&[1], 1) && fits_now(&[9], 1) && !fits_now(&[9], 9));
+        // Of another topic nothing is known.
+        assert!(!fits_now(&[3, 7, 8], 3));
+        assert!(sent.get(0).is_none() && sent.get(10).is_none());
     }
 }

@@ -15,6 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::time::timeout;
 
+use super::client::Isolation;
 use super::cluster::Cluster;
 use super::connection::{Connection, Patience};
 use super::context::{Context, Delivered, Failure};
@@ -23,7 +24,8 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::places::Places;
 use super::problem::{Verdict, described, described_code, verdict};
-use super::progress::Progress;
+use super::progress::{PROGRESS_PARTITION, Progress};
+use super::records::Records;
 use super::rights::Rights;
 use super::sent::{Sent, SentMessage};
 use super::settings::{KafkaSettings, Key};
@@ -134,7 +136,7 @@ impl Connection {
                 return if self.settings.is_exactly_once { self.look(link, call) } else { Ok(()) };
             }
         }
-        self.check_brokers()?;
+        self.check_brokers(link, call)?;
         let outcomes = match self.fill(link, call) {
             Ok(outcomes) => outcomes,
             Err(Unsent::Ended(ended)) => return Err(ended),
@@ -154,7 +156,7 @@ impl Connection {
                 if self.producer.context().has_failures() {
                     return self.recover(link, call, None);
                 }
-                self.check_brokers()?;
+                self.check_brokers(link, call)?;
                 self.commit(link, call).inspect_err(|_| link.shared.shrink())?;
             }
             link.shared.wrote();
@@ -262,7 +264,7 @@ impl Connection {
         match self.known_end.look(&self.settings, call) {
             Look::NotYet => {}
             Look::There => {
-                self.check_brokers()?;
+                self.check_brokers(link, call)?;
                 link.shared.set_connected(true);
             }
             // It is told when there is something to write.
@@ -275,13 +277,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Brokers that start again may have left the last transaction open, which the next one would end, see [`super::left_open`]: that is
-    /// for a new producer to find out. One that is on its way when they go away is not committed.
-    fn check_brokers(&self) -> Result<(), Ended> {
-        if self.settings.is_exactly_once && self.producer.context().were_away() {
-            return Err(Ended::InDoubt(io::Error::other("all brokers were away")));
+    /// Brokers that start again may have left the last transaction open, which the next one would end, see [`super::left_open`]. Whoever
+    /// reads must see all of it; else a new producer finds out why, and one that is on its way is not committed.
+    fn check_brokers(&self, link: &KafkaLink, call: &Call<'_>) -> Result<(), Ended> {
+        if !self.settings.is_exactly_once || !self.producer.context().take_were_away() {
+            return Ok(());
         }
-        Ok(())
+        let records = Records { settings: &self.settings, id: &link.shared.id, call };
+        match records.sees(&self.last, Isolation::Committed)? {
+            Some(seen) if seen.contains(&false) => {
+                let text = "all brokers were away, and readers do not see all of the last transaction";
+                Err(Ended::InDoubt(io::Error::other(text)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits for another group.
@@ -312,7 +321,7 @@ impl Connection {
         };
         let value = progress.value();
         let record = BaseRecord::with_opaque_to(&self.settings.progress, PROGRESS)
-            .partition(0)
+            .partition(PROGRESS_PARTITION)
             .key(&link.shared.id)
             .payload(&value);
         self.producer.send(record).map_err(|(error, _)| Ended::InDoubt(described(&self.settings, &error)))
@@ -369,8 +378,10 @@ impl Connection {
         if has_denied && self.settings.is_exactly_once {
             judged.trouble = None;
         }
+        let mut fits_now = false;
         if has_waited {
             self.note_delivered(link, &failures);
+            fits_now = self.acquit(&mut judged, &failures);
         }
         if judged.trouble.is_some() {
             // Before the brokers are asked for anything more.
@@ -388,7 +399,8 @@ impl Connection {
             return Err(Ended::Failed(described_code(&self.settings, code)));
         }
         let Judged { refused, too_large, needs_smaller_batch, has_innocent, .. } = judged;
-        if refused.is_empty() && too_large.is_empty() && !needs_smaller_batch && !has_denied {
+        let is_known = !refused.is_empty() || !too_large.is_empty() || needs_smaller_batch || fits_now;
+        if !is_known && !has_denied {
             let text = "the brokers refuse a batch, and none of its messages";
             return Err(Ended::Failed(io::Error::other(text)));
         }
@@ -406,6 +418,14 @@ impl Connection {
         link.outgoing.again(&self.committed);
         self.positions.clone_from(&self.committed);
         Ok(())
+    }
+
+    /// Messages that were too large, and would fit now, are sent again. Returns whether there are such.
+    fn acquit(&self, judged: &mut Judged, failures: &[Failure]) -> bool {
+        let fits_now = self.sent.fits_now(&failures.iter().map(|failure| failure.number).collect());
+        let before = judged.too_large.len();
+        judged.too_large.retain(|(number, _)| !fits_now(*number));
+        judged.too_large.len() < before
     }
 
     /// Notes what need not be sent again, when everything that did not fail is delivered.
