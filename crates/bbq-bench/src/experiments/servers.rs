@@ -34,7 +34,9 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
                 rows.extend(ours(example).into_iter().map(|(example, word)| by_wrk(example, word, wrk)));
             }
             // What is carried on goes to an example, behind nginx, too.
-            if (are_built || example != PROXY) && peers::installed("nginx", left_out) {
+            let can_carry_on =
+                |left_out: &mut _| example != PROXY || (are_built && nginx::can_carry_on(left_out));
+            if peers::installed("nginx", left_out) && can_carry_on(left_out) {
                 rows.extend(nginx::MODES.map(|(name, mode)| beside_nginx(name, mode, example == PROXY, wrk)));
             }
         }

@@ -29,6 +29,26 @@ pub(crate) const MODES: [(&str, Mode); 3] = [
 /// Of Debian's package libnginx-mod-stream; other builds have it in them.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
+/// Whether it can carry on connections. If not, `left_out` says what is missing.
+pub(crate) fn can_carry_on(left_out: &mut Vec<String>) -> bool {
+    if Path::new(STREAM_MODULE).exists() || find("nginx").is_some_and(|program| has_stream(&program)) {
+        return true;
+    }
+    left_out.push(
+        "nginx has no stream module: install it (libnginx-mod-stream), or run bench/peers/install in a clone of bbq"
+            .to_owned(),
+    );
+    false
+}
+
+/// Whether it was built with the module in it.
+fn has_stream(nginx: &Path) -> bool {
+    let told = Command::new(nginx).arg("-V").output();
+    told.is_ok_and(|told| {
+        String::from_utf8_lossy(&told.stderr).split_whitespace().any(|word| word == "--with-stream")
+    })
+}
+
 /// Starts it; as a proxy if there is an upstream.
 pub(crate) fn start(settings: &Settings, mode: Mode, upstream: Option<SocketAddrV4>) -> anyhow::Result<Peer> {
     let address = address::free()?;
