@@ -52,7 +52,7 @@ pub(super) fn run(start: Start, fault: Fault) {
 fn edge(destination: &dyn Destination) -> Setup {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "bbq+unix://{dir}/socket"])
         .with(&["--workers", "1"])
-        .config("drain_timeout_seconds = 1\n");
+        .config("drain_timeout_seconds = 5\n");
     destination.prepare(&setup);
     setup.set_sinks(&[&destination.spec(), "file:{dir}/sibling.log?name=sibling"]);
     setup
