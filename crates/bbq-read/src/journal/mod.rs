@@ -17,6 +17,7 @@ mod catalog;
 mod child;
 mod cursor;
 mod export;
+mod gaps;
 mod headers;
 mod progress;
 mod reader;

@@ -21,6 +21,7 @@ use super::catalog::{Catalog, Contents};
 use super::child::Child;
 use super::cursor::{Cursor, Place};
 use super::export::{Entry, Parser};
+use super::gaps::Gaps;
 use super::progress::Progress;
 use super::rules::{JournalRules, Start};
 use super::streams::Streams;
@@ -53,6 +54,7 @@ pub(crate) struct JournalReader {
     pub(super) child: Option<Child>,
     pub(super) run: Run,
     pub(super) progress: Progress,
+    pub(super) gaps: Gaps,
     pub(super) parser: Parser,
     pub(super) entry: Entry,
     pub(super) buffer: Box<[u8]>,
@@ -86,7 +88,8 @@ pub(super) struct Run {
     pub(super) forced: Option<Place>,
     /// The entry at which it began, if that is to be checked.
     pub(super) expected: Option<Place>,
-    pub(super) is_first: bool,
+    /// Whether the next one is not for a failure of this one.
+    pub(super) is_planned: bool,
 }
 
 /// What a person should look at, each replaced by the next of its kind.
@@ -155,9 +158,10 @@ impl JournalReader {
                 has_read: false,
                 forced: None,
                 expected: None,
-                is_first: true,
+                is_planned: true,
             },
             progress,
+            gaps: Gaps::new(now),
             parser: Parser::new(Arc::clone(&rules.fields), line_bytes_max),
             entry: Entry::default(),
             buffer: vec![0; PIECE_BYTES].into_boxed_slice(),

@@ -108,6 +108,11 @@ impl JournalRules {
         arguments
     }
 
+    /// Whether journalctl is told to leave out entries.
+    pub(crate) fn is_choosy(&self) -> bool {
+        !self.chosen.is_empty()
+    }
+
     /// The directories of the journal.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
         if let Some(directory) = &self.directory {

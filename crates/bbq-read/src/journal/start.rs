@@ -48,7 +48,7 @@ impl JournalReader {
         (self.unparsed, self.waiting) = (0..0, None);
         self.run.expected = Some(place).filter(|place| place.seqnum.is_some() && place.boot.is_some());
         (self.run.began, self.run.has_read) = (now, false);
-        if !std::mem::take(&mut self.run.is_first) {
+        if !std::mem::take(&mut self.run.is_planned) {
             self.view.restarts.fetch_add(1, Ordering::Relaxed);
         }
         match Child::start(&self.program, &self.rules.arguments(&place.to_string())) {
@@ -108,7 +108,7 @@ impl JournalReader {
         self.run.forced = Some(place);
         self.child = None;
         (self.unparsed, self.waiting) = (0..0, None);
-        self.run.after = self.run.began;
+        (self.run.after, self.run.is_planned) = (self.run.began, true);
     }
 
     /// Where to begin if the entry at which the run began is another one than before: the journal was restored from a copy.

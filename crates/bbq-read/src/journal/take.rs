@@ -25,7 +25,7 @@ enum Taken {
     Done,
     /// The catalog must be written first, or a batch be handed over.
     Waits,
-    /// The journal was restored from a copy: journalctl begins here.
+    /// The journal was restored from a copy, or journalctl has left out an entry: another run begins here.
     Again(Place),
     /// There are too many ids.
     TooManyIds,
@@ -42,7 +42,10 @@ impl JournalReader {
             match child.read(&mut self.buffer) {
                 Ok(Some(0)) => return self.ended(now),
                 Ok(Some(bytes)) => self.unparsed = 0..bytes,
-                Ok(None) => return,
+                Ok(None) => {
+                    self.gaps.reach_end(now);
+                    return;
+                }
                 Err(error) => {
                     return self
                         .failed(&format!("cannot read from {}: {error}", self.program.display()), now);
@@ -57,8 +60,9 @@ impl JournalReader {
             return false;
         }
         while self.waiting.is_some() || !self.unparsed.is_empty() {
-            let taken =
-                self.next_cursor().map(|cursor| cursor.map(|cursor| (cursor, self.take(&cursor, store))));
+            let taken = self
+                .next_cursor()
+                .map(|cursor| cursor.map(|cursor| (cursor, self.take(&cursor, now, store))));
             match taken {
                 Ok(None) => {}
                 Ok(Some((cursor, Taken::Done))) => {
@@ -109,7 +113,7 @@ impl JournalReader {
             || stream.is_some_and(|stream| stream.is_other(cursor, self.new_boot) && !stream.is_idle())
     }
 
-    fn take(&mut self, cursor: &Cursor, store: &mut impl Store) -> Taken {
+    fn take(&mut self, cursor: &Cursor, now: Instant, store: &mut impl Store) -> Taken {
         let (machine, entry) = (self.machine.as_ref(), &self.entry);
         if machine.is_some_and(|wanted| !entry.machine.is_empty() && entry.machine != wanted.as_bytes()) {
             return Taken::Done;
@@ -129,6 +133,9 @@ impl JournalReader {
             }
             let known = KnownId { seqnum_id: id, generation: 0, fork: 0 };
             self.streams.insert(id, JournalStream::new(self.contents.salt, known, 0, store));
+        }
+        if self.is_to_look_before(cursor, now) {
+            return Taken::Again(self.progress.place());
         }
         let order = self.progress.read(Place::from(*cursor));
         let Some(stream) = self.streams.get_mut(&id) else { return Taken::Done };
@@ -151,6 +158,14 @@ impl JournalReader {
         }
         self.add(cursor, order);
         Taken::Done
+    }
+
+    /// Whether journalctl may have left out what is before this entry.
+    fn is_to_look_before(&mut self, cursor: &Cursor, now: Instant) -> bool {
+        let Some(stream) = self.streams.get(&cursor.seqnum_id) else { return false };
+        let may_have_gaps = self.rules.is_choosy() || self.problems.rights.is_some() || stream.is_resting;
+        let entry = (cursor.seqnum_id, cursor.seqnum);
+        !may_have_gaps && self.gaps.is_to_look(entry, stream.read, now)
     }
 
     /// Adds the entry to the open batch of its stream.

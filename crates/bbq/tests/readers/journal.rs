@@ -376,8 +376,8 @@ fn without_rights_or_files_or_journalctl_somebody_is_told() {
     );
 }
 
-/// Three good entries, then what the test says.
-fn hostile(setup: &Setup, rest: &str) {
+/// A file with these entries, as journalctl writes them.
+fn exported(setup: &Setup, numbers: std::ops::RangeInclusive<u64>) -> PathBuf {
     let entry = |number: u64| {
         let time = TIME_US + number;
         format!(
@@ -385,10 +385,39 @@ fn hostile(setup: &Setup, rest: &str) {
              MESSAGE=system {number}\n\n"
         )
     };
-    let entries: String = (1..=3).map(entry).collect();
-    fs::write(setup.path().join("export"), entries).expect("a file");
-    let export = setup.path().join("export");
-    script(setup, &format!("cat {}\n{rest}", export.display()));
+    let path = setup.path().join(format!("export-{}-{}", numbers.start(), numbers.end()));
+    fs::write(&path, numbers.map(entry).collect::<String>()).expect("a file");
+    path
+}
+
+/// Three good entries, then what the test says.
+fn hostile(setup: &Setup, rest: &str) {
+    script(setup, &format!("cat {}\n{rest}", exported(setup, 1..=3).display()));
+}
+
+/// journalctl of systemd 252 leaves out an entry now and then that is written while it reads.
+#[test]
+fn an_entry_that_journalctl_left_out_is_looked_for() {
+    let setup = setup_with("&journalctl={dir}/journalctl");
+    let mut journal = Journal::create(&setup);
+    let [all, first, last] =
+        [1..=5, 1..=3, 5..=5].map(|numbers| exported(&setup, numbers).display().to_string());
+    let go = setup.path().join("go");
+    let wait = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
+    script(
+        &setup,
+        &format!(
+            "case \"$*\" in *--cursor=*) cat {all};; *) cat {first}; {wait}; cat {last};; esac; exec sleep 1000"
+        ),
+    );
+    let server = setup.start();
+    server.wait_delivered(3);
+    fs::write(go, "").expect("a file");
+    let status = server.wait_delivered(5);
+    assert_eq!(status["readers"][0]["restarts"], 0, "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    journal.entries.insert("system".to_owned(), 5);
+    journal.assert_each_once(&setup);
 }
 
 #[test]
