@@ -17,6 +17,7 @@ impl Config {
     /// The first mistake that was found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_admin()?;
+        self.check_probe()?;
         if self.listen.is_empty() && self.read.is_empty() {
             return Err(ConfigError::new(format!(
                 "listen has 0; allowed: a list of 1 to {LISTENERS_MAX} SPECs or tables, or none beside a reader of files (read)"
@@ -57,6 +58,16 @@ impl Config {
              such as {ADMIN_DEFAULT}"
         ));
         Err(at(error, self.origins.of_key("admin")))
+    }
+
+    fn check_probe(&self) -> Result<(), ConfigError> {
+        let Some(probe) = self.probe.filter(|probe| probe.port() != 0 && self.admin == Some(*probe)) else {
+            return Ok(());
+        };
+        let error = ConfigError::new(format!(
+            "probe is {probe}, which is the address of admin; leave out probe, as admin answers probes as well, or choose another port"
+        ));
+        Err(at(error, self.origins.of_key("probe")))
     }
 
     fn check_listener(&self, index: usize) -> Result<(), ConfigError> {
@@ -186,6 +197,7 @@ mod tests {
         for (text, place) in [
             ("sink = [\n  \"file:a.log\",\n  \"file:./a.log\",\n]\n", ":3:3: "),
             ("admin = \"0.0.0.0:7790\"\n", ":1:9: "),
+            ("probe = \"127.0.0.1:7790\"\n", ":1:9: "),
             (
                 "workers = 2\n[[listen]]\nspec = \"lines+tcp://127.0.0.1:1\"\n[[listen]]\nspec = \"syslog+tcp://127.0.0.1:1\"\n",
                 ":4:",

@@ -13,13 +13,10 @@ use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_L
 
 use crate::environment::Environment;
 use crate::file::{Overrides, Settings};
-use crate::keys::{self, ADMIN_DEFAULT};
+use crate::keys::{self, ADMIN_DEFAULT, OFF};
 use crate::memory_limit::MemoryLimit;
 use crate::memory_plan::{self, Demand, MemoryPlan};
 use crate::origins::Origins;
-
-/// No admin.
-pub(crate) const ADMIN_OFF: &str = "off";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +35,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Who may ask the admin; `None` is everybody.
     pub admin_tokens: Option<TokenFile>,
+    /// Where the server answers probes, and nothing else; `None` is off.
+    pub probe: Option<SocketAddr>,
     /// What to listen on.
     pub listen: Vec<ListenSpec>,
     /// Which files to read.
@@ -119,7 +118,7 @@ impl Config {
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
         let mut settings = Settings::read(path, &Environment::default(), overrides)?;
-        settings.set_default("admin", ADMIN_OFF);
+        settings.set_default("admin", OFF);
         let has_sinks = settings.has_specs("sink");
         let mut config = Config::of(kinds, &settings)?;
         if !has_sinks {
@@ -149,11 +148,12 @@ impl Config {
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
             steering_pins: settings.text("steering_pins", |_, text| Ok(text.into()))?,
-            admin: settings.text("admin", admin)?,
+            admin: settings.text("admin", address_or_off)?,
             admin_tokens: settings.text("admin_token_file", |_, path| match path {
                 keys::ADMIN_TOKENS_DEFAULT => Ok(None),
                 path => TokenFile::read(path).map(Some),
             })?,
+            probe: settings.text("probe", address_or_off)?,
             spool_bytes_max,
             segment_bytes: settings
                 .number_or("spool.segment_bytes", segment_bytes_default(spool_bytes_max, workers))?,
@@ -182,7 +182,7 @@ impl Config {
             readers: self.read.len() as u64,
             sinks: self.sinks.len() as u64,
             sinks_bytes: self.sinks.iter().map(SinkSpec::memory_bytes_min).sum(),
-            has_admin: self.admin.is_some(),
+            has_admin: self.admin.is_some() || self.probe.is_some(),
             descriptors: rustix::process::getrlimit(rustix::process::Resource::Nofile)
                 .maximum
                 .unwrap_or(u64::MAX >> 20),
@@ -249,8 +249,8 @@ fn segment_bytes_default(spool_bytes_max: u64, workers: u64) -> u64 {
     bytes
 }
 
-fn admin(_: &SpecOption, text: &str) -> Result<Option<SocketAddr>, String> {
-    if text == ADMIN_OFF {
+fn address_or_off(_: &SpecOption, text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == OFF {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {

@@ -2,13 +2,14 @@
 //!
 //! Invariant: no secret is here. A SPEC names the file or the variable of its secret, and `admin_token_file` is a path.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bbq_spec::{Values, with_unit};
 use serde::Serialize;
 
-use crate::config::{ADMIN_OFF, Config};
-use crate::keys::{ADMIN_TOKENS_DEFAULT, FILE_KEYS};
+use crate::config::Config;
+use crate::keys::{ADMIN_TOKENS_DEFAULT, FILE_KEYS, OFF};
 use crate::place::Place;
 
 /// A key and its value, or one of its SPECs.
@@ -57,7 +58,8 @@ impl Config {
             "distribution" => self.distribution.to_string(),
             "stall_threshold_ms" => self.stall_threshold.map_or_else(|| "0".to_owned(), milliseconds),
             "steering_pins" => self.steering_pins.display().to_string(),
-            "admin" => self.admin.map_or_else(|| ADMIN_OFF.to_owned(), |address| address.to_string()),
+            "admin" => address_or_off(self.admin),
+            "probe" => address_or_off(self.probe),
             "admin_token_file" => match &self.admin_tokens {
                 Some(file) => file.path.display().to_string(),
                 None => ADMIN_TOKENS_DEFAULT.to_owned(),
@@ -77,6 +79,10 @@ impl Config {
     }
 }
 
+fn address_or_off(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| OFF.to_owned(), |address| address.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +97,7 @@ mod tests {
             ("distribution", "shared"),
             ("stall_threshold_ms", "0"),
             ("admin", "off"),
+            ("probe", "0.0.0.0:7791"),
             ("spool.bytes_max", "3GiB"),
             ("spool.flush_interval_ms", "7"),
             ("unfinished_bytes_max", "1GiB"),

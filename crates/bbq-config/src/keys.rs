@@ -11,6 +11,8 @@ use crate::memory_plan::UNFINISHED_BYTES_PER_WORKER_MIN;
 
 /// Where the admin listens unless configured.
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
+/// No address to listen on.
+pub(super) const OFF: &str = "off";
 /// The admin asks for no token.
 pub(super) const ADMIN_TOKENS_DEFAULT: &str = "none";
 /// The default of a list without SPECs.
@@ -51,7 +53,7 @@ pub enum OnReload {
 }
 
 /// The keys, in the order in which people read them. The keys of tables come last.
-pub static FILE_KEYS: [FileKey; 19] = [
+pub static FILE_KEYS: [FileKey; 20] = [
     FileKey {
         argument: Some("SPEC"),
         on_reload: OnReload::Applies,
@@ -160,6 +162,20 @@ pub static FILE_KEYS: [FileKey; 19] = [
             default: ADMIN_TOKENS_DEFAULT,
             meaning: "a file of tokens, as listeners have: the admin serves only requests with one of these tokens. Required if `admin` is not \
                       on loopback",
+        },
+    },
+    FileKey {
+        argument: Some("ADDR|off"),
+        on_reload: OnReload::Waits,
+        option: SpecOption {
+            key: "probe",
+            values: Values::Text {
+                form: "address and port in numbers, or off",
+                pattern: "^(off|.+:[0-9]+)$",
+            },
+            default: OFF,
+            meaning: "one more address for /livez and /readyz, and nothing else. It needs no token, so other machines can probe the server \
+                      while `admin` stays on loopback",
         },
     },
     FileKey {

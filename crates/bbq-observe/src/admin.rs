@@ -4,6 +4,9 @@
 //! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
 //! connections, the oldest one without a request is closed for the next: a client that opens many and sends nothing delays no
 //! other client, and takes no descriptor that others need.
+//!
+//! Probes may have an address of their own, which answers nothing else. It has connections of its own: other machines may reach it, and
+//! nobody there can keep an operator away from the admin.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,6 +45,8 @@ use crate::tail::{TailThread, Tails};
 
 /// Connections at the same time. Many times the number of probes of a server, and within the reserved descriptors. A viewer of the tail has one, too.
 const CONNECTIONS_MAX: usize = 32;
+/// The same at the address for probes: a probe is one short request every few seconds.
+pub const PROBE_CONNECTIONS_MAX: usize = 16;
 /// How long the head of a request may take: a client sends it at once.
 const HEAD_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection may take as a whole, but for a tail and a reload: a status is some hundred KiB at most.
@@ -64,6 +69,24 @@ enum Order {
     End,
 }
 
+/// Where the admin listens.
+#[derive(Clone, Copy, Debug)]
+pub struct AdminSockets<'a> {
+    /// Everything is answered here.
+    pub all: Option<&'a AdminListener>,
+    /// Probes are answered here, without a token, and nothing else.
+    pub probes: Option<&'a AdminListener>,
+}
+
+/// A socket, and what is answered there.
+struct Entrance {
+    listener: TcpListener,
+    /// Who may ask; `None` is everybody.
+    tokens: Option<Arc<ServedTokens>>,
+    router: fn(Shown) -> Router,
+    connections_max: usize,
+}
+
 /// The admin's thread.
 pub struct Admin {
     /// Who may ask; `None` is everybody.
@@ -78,13 +101,20 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Makes the thread, which accepts nobody yet, and that of the tail.
+    /// Makes the thread, which accepts nobody yet, and that of the tail. `None` if there is no socket.
     ///
     /// # Errors
     /// If a thread or the event loop cannot be made.
-    pub fn start(listener: &AdminListener, tokens: Option<Arc<ServedTokens>>) -> Result<Admin, ThreadError> {
+    pub fn start(
+        sockets: AdminSockets<'_>,
+        tokens: Option<Arc<ServedTokens>>,
+    ) -> Result<Option<Admin>, ThreadError> {
         let failed = |source| ThreadError { name: "admin".to_owned(), source };
-        let listener = listener.try_clone().map_err(failed)?;
+        let copied = |listener: Option<&AdminListener>| listener.map(AdminListener::try_clone).transpose();
+        let (all, probes) = (copied(sockets.all).map_err(failed)?, copied(sockets.probes).map_err(failed)?);
+        if all.is_none() && probes.is_none() {
+            return Ok(None);
+        }
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (order, orders) = watch::channel(Order::Wait);
         let (tell_serves, serves) = watch::channel(false);
@@ -92,13 +122,16 @@ impl Admin {
         let (tail, tails) = TailThread::start()?;
         let (door, reloads) = ReloadDoor::new();
         let thread = spawn("admin".to_owned(), move || {
-            if let Err(error) =
-                runtime.block_on(work(listener, (asked_for, tails, door), orders, &tell_serves))
-            {
+            let served = async {
+                let entrances = entrances(all, asked_for, probes)?;
+                work(&entrances, (tails, door), orders, &tell_serves).await;
+                io::Result::Ok(())
+            };
+            if let Err(error) = runtime.block_on(served) {
                 error!(%error, "the admin failed; bbq status, /health and the page do not work until a restart");
             }
         })?;
-        Ok(Admin { tokens, order, serves, thread, tail, reloads: Some(reloads) })
+        Ok(Some(Admin { tokens, order, serves, thread, tail, reloads: Some(reloads) }))
     }
 
     /// The requests to read the configuration again. `None` if they were taken before.
@@ -138,82 +171,114 @@ impl Admin {
     }
 }
 
+fn entrances(
+    all: Option<AdminListener>,
+    tokens: Option<Arc<ServedTokens>>,
+    probes: Option<AdminListener>,
+) -> io::Result<Vec<Arc<Entrance>>> {
+    let mut entrances = Vec::new();
+    if let Some(listener) = all {
+        let listener = TcpListener::from_std(listener)?;
+        let (router, connections_max) = (routes::router as fn(Shown) -> Router, CONNECTIONS_MAX);
+        entrances.push(Arc::new(Entrance { listener, tokens, router, connections_max }));
+    }
+    if let Some(listener) = probes {
+        let listener = TcpListener::from_std(listener)?;
+        let (router, connections_max) = (routes::probes as fn(Shown) -> Router, PROBE_CONNECTIONS_MAX);
+        entrances.push(Arc::new(Entrance { listener, tokens: None, router, connections_max }));
+    }
+    Ok(entrances)
+}
+
 async fn work(
-    listener: AdminListener,
-    (tokens, tails, reload): (Option<Arc<ServedTokens>>, Tails, ReloadDoor),
+    entrances: &[Arc<Entrance>],
+    (tails, reload): (Tails, ReloadDoor),
     mut orders: watch::Receiver<Order>,
     tell_serves: &watch::Sender<bool>,
-) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
+) {
+    // The tokens are those of the entrance to everything; the one for probes has no route that asks.
+    let has_tokens = entrances.iter().any(|entrance| entrance.tokens.is_some());
     let history = Arc::new(History::default());
     loop {
         let order = orders.borrow_and_update().clone();
         match order {
-            Order::End => return Ok(()),
+            Order::End => return,
             Order::Wait => {}
             Order::Serve(parts) => {
                 tell_serves.send_replace(true);
-                let (history, tails, has_tokens) = (Arc::clone(&history), tails.clone(), tokens.is_some());
+                let (history, tails) = (Arc::clone(&history), tails.clone());
                 let shown = Shown { parts, history, tails, has_tokens, reload: reload.clone() };
-                serve(&listener, tokens.as_ref(), shown, &mut orders).await;
+                serve(entrances, &shown, &orders).await;
                 tell_serves.send_replace(false);
                 continue;
             }
         }
         if orders.changed().await.is_err() {
-            return Ok(());
+            return;
         }
     }
 }
 
-/// Serves until there is another order, then finishes the requests that have come.
-async fn serve(
-    listener: &TcpListener,
-    tokens: Option<&Arc<ServedTokens>>,
-    shown: Shown,
-    orders: &mut watch::Receiver<Order>,
-) {
-    let router = routes::router(shown.clone());
+/// Serves at every entrance until there is another order.
+async fn serve(entrances: &[Arc<Entrance>], shown: &Shown, orders: &watch::Receiver<Order>) {
     let mut tick = tokio::time::interval(history::INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick, which is at once: whoever asks first finds each listener and sink in the history.
     tick.tick().await;
     shown.look();
-    let log = RateLimitedLog::default();
-    let mut connections = Connections::default();
+    let mut served = JoinSet::new();
+    for entrance in entrances {
+        served.spawn(Arc::clone(entrance).serve(shown.clone(), orders.clone()));
+    }
     loop {
         tokio::select! {
-            _ = orders.changed() => break,
-            _ = tick.tick() => shown.look(),
-            Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
-            accepted = listener.accept(), if connections.have_room() => match accepted {
-                Ok((stream, peer)) => {
-                    connections.begin((stream, AskedBy(peer)), router.clone(), tokens.cloned());
-                    // Requests that have come are read before the next connection is accepted.
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => {
-                    if let Some(repeats) = log.report() {
-                        warn!(%error, repeats, "the admin cannot accept a connection; trying again");
-                    }
-                    tokio::time::sleep(STARVED_PAUSE).await;
-                }
+            ended = served.join_next() => if ended.is_none() {
+                break;
             },
+            _ = tick.tick() => shown.look(),
         }
     }
-    let is_waited_for = |open: &Open| {
-        open.has_asked.load(Ordering::Relaxed) && !open.endless.has_begun.load(Ordering::Relaxed)
-    };
-    for open in connections.open.iter().filter(|open| !is_waited_for(open)) {
-        open.task.abort();
+}
+
+impl Entrance {
+    /// Serves until there is another order, then finishes the requests that have come.
+    async fn serve(self: Arc<Self>, shown: Shown, mut orders: watch::Receiver<Order>) {
+        let router = (self.router)(shown);
+        let log = RateLimitedLog::default();
+        let mut connections = Connections::new(self.connections_max);
+        loop {
+            tokio::select! {
+                _ = orders.changed() => break,
+                Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
+                accepted = self.listener.accept(), if connections.have_room() => match accepted {
+                    Ok((stream, peer)) => {
+                        connections.begin((stream, AskedBy(peer)), router.clone(), self.tokens.clone());
+                        // Requests that have come are read before the next connection is accepted.
+                        tokio::task::yield_now().await;
+                    }
+                    Err(error) => {
+                        if let Some(repeats) = log.report() {
+                            warn!(%error, repeats, "the admin cannot accept a connection; trying again");
+                        }
+                        tokio::time::sleep(STARVED_PAUSE).await;
+                    }
+                },
+            }
+        }
+        let is_waited_for = |open: &Open| {
+            open.has_asked.load(Ordering::Relaxed) && !open.endless.has_begun.load(Ordering::Relaxed)
+        };
+        for open in connections.open.iter().filter(|open| !is_waited_for(open)) {
+            open.task.abort();
+        }
+        let finish = async { while connections.tasks.join_next().await.is_some() {} };
+        let _in_time = tokio::time::timeout(END_PATIENCE, finish).await;
     }
-    let finish = async { while connections.tasks.join_next().await.is_some() {} };
-    let _in_time = tokio::time::timeout(END_PATIENCE, finish).await;
 }
 
 /// The open connections, the oldest first.
-#[derive(Default)]
 struct Connections {
+    max: usize,
     tasks: JoinSet<()>,
     open: VecDeque<Open>,
     denials: Arc<Mutex<RateLimitedLog>>,
@@ -227,13 +292,17 @@ struct Open {
 }
 
 impl Connections {
+    fn new(max: usize) -> Connections {
+        Connections { max, tasks: JoinSet::new(), open: VecDeque::new(), denials: Arc::default() }
+    }
+
     fn forget_ended(&mut self) {
         self.open.retain(|open| !open.task.is_finished());
     }
 
     /// Whether another connection may be accepted, if need be in place of one without a request.
     fn have_room(&self) -> bool {
-        self.open.len() < CONNECTIONS_MAX || self.oldest_silent().is_some()
+        self.open.len() < self.max || self.oldest_silent().is_some()
     }
 
     fn oldest_silent(&self) -> Option<usize> {
@@ -241,7 +310,7 @@ impl Connections {
     }
 
     fn begin(&mut self, from: (TcpStream, AskedBy), router: Router, tokens: Option<Arc<ServedTokens>>) {
-        if self.open.len() >= CONNECTIONS_MAX
+        if self.open.len() >= self.max
             && let Some(silent) = self.oldest_silent().and_then(|place| self.open.remove(place))
         {
             silent.task.abort();

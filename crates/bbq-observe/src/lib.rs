@@ -30,7 +30,7 @@ mod sink_door;
 pub mod status;
 mod tail;
 
-pub use admin::Admin;
+pub use admin::{Admin, AdminSockets, PROBE_CONNECTIONS_MAX};
 pub use changes::Changes;
 pub use check_thread::CheckThread;
 pub use exposure::exposure;

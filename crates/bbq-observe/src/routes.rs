@@ -75,8 +75,18 @@ pub(crate) fn router(shown: Shown) -> Router {
         )
         .route("/health", get(async |State(shown): State<Shown>| health(&shown.status())))
         .route_layer(from_fn_with_state(shown.clone(), guard));
-    let router = router.route(LIVE, get(async || "ok\n")).route(READY, get(readiness));
+    let router = with_probes(router);
     page::paths().fold(router, |router, path| router.route(path, get(page_file))).with_state(shown)
+}
+
+/// The routes of an address that answers probes alone.
+pub(crate) fn probes(shown: Shown) -> Router {
+    let elsewhere = "only /livez and /readyz are here; everything else is at the address of admin\n";
+    with_probes(Router::new()).fallback(async move || (StatusCode::NOT_FOUND, elsewhere)).with_state(shown)
+}
+
+fn with_probes(router: Router<Shown>) -> Router<Shown> {
+    router.route(LIVE, get(async || "ok\n")).route(READY, get(readiness))
 }
 
 /// Whether a path is served without a token, and by whatever name the admin is asked: it has nothing of this server but whether it

@@ -41,6 +41,19 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The address for probes.
+    #[error(
+        "cannot listen on {address} for probes{}; choose another with --probe, or leave it out",
+        holder.as_ref().map(has_it).unwrap_or_default()
+    )]
+    Probe {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// The process that has the address, if the system tells.
+        holder: Option<Holder>,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Sockets that were handed over by systemd.
     #[error("cannot take the sockets of LISTEN_FDS")]
     Activation(#[source] io::Error),

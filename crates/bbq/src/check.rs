@@ -57,6 +57,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         Some(address) => writeln!(out, "  admin    {address}")?,
         None => writeln!(out, "  admin    off")?,
     }
+    if let Some(address) = config.probe {
+        writeln!(out, "  probe    {address}")?;
+    }
     let obstacles = obstacles(&config);
     if !obstacles.is_empty() {
         writeln!(out, "But a server that this user starts now would have these problems on this machine:")?;

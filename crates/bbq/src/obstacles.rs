@@ -1,6 +1,7 @@
 //! What a server would meet on this machine now, as far as it shows without opening anything.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -31,12 +32,12 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
             found.push(format!("listen   {}: {} is in use by {holder}", listener.text, listener.address));
         }
     }
-    if let Some(admin) = config.admin {
-        let address = Address::Tcp(admin);
+    for (key, socket) in admin_sockets(config) {
+        let address = Address::Tcp(socket);
         match Holder::of(&address) {
             Some(holder) if Some(holder.pid) == running => is_own = true,
-            Some(holder) => found.push(format!("admin    {admin} is in use by {holder}")),
-            None => found.extend(ListenError::foreseen(&address).map(|error| format!("admin    {error}"))),
+            Some(holder) => found.push(format!("{key:<8} {socket} is in use by {holder}")),
+            None => found.extend(ListenError::foreseen(&address).map(|error| format!("{key:<8} {error}"))),
         }
     }
     let data = holder.filter(|_| !is_own).map(|holder| in_use(&holder, running));
@@ -53,9 +54,14 @@ pub(crate) fn obstacles(config: &Config) -> Vec<String> {
     found
 }
 
-/// Listeners, and the admin, that need one port. Sockets of systemd may share it, so it is no mistake in itself.
+/// The admin, and where it answers probes alone.
+fn admin_sockets(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    [("admin", config.admin), ("probe", config.probe)].into_iter().filter_map(|(key, at)| Some((key, at?)))
+}
+
+/// Listeners, the admin and its address for probes that need one port. Sockets of systemd may share it, so it is no mistake in itself.
 fn overlaps(config: &Config) -> Vec<String> {
-    let admin = config.admin.map(|admin| ("admin", admin.to_string(), Address::Tcp(admin)));
+    let admin = admin_sockets(config).map(|(key, at)| (key, at.to_string(), Address::Tcp(at)));
     let listen = config.listen.iter().map(|spec| ("listen", spec.text.clone(), spec.address.clone()));
     let all: Vec<(&str, String, Address)> = listen.chain(admin).collect();
     let pairs =

@@ -56,7 +56,7 @@ pub(crate) struct Control {
     /// The process that this process replaces.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) changes: Arc<Changes>,
-    /// `None` when the admin is off.
+    /// `None` when the admin and the address for probes are off.
     pub(crate) admin: Option<Admin>,
     pub(crate) check_thread: CheckThread,
     pub(crate) doubts: Doubts,
@@ -139,10 +139,7 @@ impl Control {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.wait_ended();
         }
-        let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
-        let page = address.map(|address| format!("http://{address}/"));
-        let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
-        info!(pid = std::process::id(), admin = %address, page, "ready");
+        self.log_ready();
         self.host.notify(notify::READY);
         self.check_thread.begin(&parts);
         let mut tick = tokio::time::interval(TICK);
@@ -195,6 +192,16 @@ impl Control {
                 _ = tick.tick() => if !run_periodic_work(now) { return Ending::Stop { in_order: false } },
             }
         }
+    }
+
+    /// Says where the server can be asked.
+    fn log_ready(&self) {
+        let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let page = address.map(|address| format!("http://{address}/"));
+        let probe = self.sockets.probe.as_ref().and_then(|listener| listener.local_addr().ok());
+        let probe = probe.map(tracing::field::display);
+        let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        info!(pid = std::process::id(), admin = %address, page, probe, "ready");
     }
 
     /// Handles SIGHUP, and a request of a client of the admin. Meanwhile, connections wait in the kernel's queue. Returns what was done,

@@ -7,6 +7,8 @@ use crate::error::StartError;
 
 /// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
 const DESCRIPTORS_RESERVED: u64 = 48;
+/// The socket for probes, and its clients.
+const DESCRIPTORS_OF_PROBES: u64 = 1 + bbq_observe::PROBE_CONNECTIONS_MAX as u64;
 /// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
 const DESCRIPTORS_PER_LANE: u64 = 4;
 /// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
@@ -29,6 +31,7 @@ pub(crate) fn connections_max(config: &Config) -> Result<u64, StartError> {
     let limit = raise_descriptor_limit().soft;
     let (lanes, sinks) = (config.workers as u64, config.sinks.len() as u64);
     let reserved = DESCRIPTORS_RESERVED
+        + config.probe.map_or(0, |_| DESCRIPTORS_OF_PROBES)
         + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
         + sinks * DESCRIPTORS_PER_SINK
         + (config.read.len() as u64 * DESCRIPTORS_PER_READER).min(limit / 2)

@@ -3,7 +3,7 @@
 //! Invariant: sockets that were offered are adopted or refused, never bound again.
 
 use std::io;
-use std::net::TcpListener as AdminListener;
+use std::net::{SocketAddr, TcpListener as AdminListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(crate) struct OfferedGroup {
 pub(crate) struct Sockets {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) admin: Option<AdminListener>,
+    pub(crate) probe: Option<AdminListener>,
 }
 
 impl Sockets {
@@ -39,16 +40,21 @@ impl Sockets {
     pub(crate) fn open(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Sockets, StartError> {
         let listeners = config.listen.iter().map(|spec| self::open(config, spec, offered));
         let listeners = listeners.collect::<Result<_, _>>()?;
-        Ok(Sockets { listeners, admin: open_admin(config, offered)? })
+        let admin = open_admin(config.admin, offered)
+            .map_err(|(address, holder, source)| StartError::Admin { address, holder, source })?;
+        let probe = open_admin(config.probe, offered)
+            .map_err(|(address, holder, source)| StartError::Probe { address, holder, source })?;
+        Ok(Sockets { listeners, admin, probe })
     }
 
     /// Copies of every socket, for a successor.
     pub(crate) fn offer(&self, config: &Config) -> io::Result<Vec<OfferedGroup>> {
         let mut offered: Vec<OfferedGroup> = self.listeners.iter().map(offer).collect::<io::Result<_>>()?;
-        if let (Some(admin), Some(address)) = (&self.admin, config.admin) {
+        for (listener, address) in [(&self.admin, config.admin), (&self.probe, config.probe)] {
+            let (Some(listener), Some(address)) = (listener, address) else { continue };
             offered.push(OfferedGroup {
                 address: Address::Tcp(address),
-                sockets: vec![admin.as_fd().try_clone_to_owned()?],
+                sockets: vec![listener.as_fd().try_clone_to_owned()?],
                 owns_file: false,
                 kernel_seen: 0,
                 steering_key: None,
@@ -138,8 +144,12 @@ fn take(offered: &mut Vec<OfferedGroup>, address: &Address) -> Option<OfferedGro
     Some(offered.remove(place))
 }
 
-fn open_admin(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Option<AdminListener>, StartError> {
-    let Some(address) = config.admin else { return Ok(None) };
+/// Opens a socket of the admin's, or adopts it. An error has the address, and the process that has it.
+fn open_admin(
+    address: Option<SocketAddr>,
+    offered: &mut Vec<OfferedGroup>,
+) -> Result<Option<AdminListener>, (SocketAddr, Option<Holder>, io::Error)> {
+    let Some(address) = address else { return Ok(None) };
     let handed = take(offered, &Address::Tcp(address)).and_then(|mut group| group.sockets.pop());
     let listener = match handed {
         Some(socket) => Ok(AdminListener::from(socket)),
@@ -152,6 +162,6 @@ fn open_admin(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Option
     listener.map(Some).map_err(|source| {
         let in_use = source.kind() == io::ErrorKind::AddrInUse;
         let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
-        StartError::Admin { address, holder, source }
+        (address, holder, source)
     })
 }

@@ -86,6 +86,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         steering_pins: old.steering_pins.clone(),
         admin: old.admin,
         admin_tokens: old.admin_tokens.clone(),
+        probe: old.probe,
         origins: origins(old, &new),
         ..new
     };

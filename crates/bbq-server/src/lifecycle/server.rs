@@ -9,7 +9,7 @@ use bbq_config::{Config, ConfigSource};
 use bbq_intake::ServedTokens;
 use bbq_listen::{Address, activated, return_all_freed_memory, return_freed_memory};
 use bbq_observe::status::Status;
-use bbq_observe::{Admin, Changes, CheckThread};
+use bbq_observe::{Admin, AdminSockets, Changes, CheckThread};
 use bbq_spec::threads::spawn;
 use bbq_spool::DirectoryLock;
 use tokio::sync::{Notify, watch};
@@ -94,8 +94,8 @@ impl Server {
         })?;
         let check_thread = CheckThread::start()?;
         let admin_tokens = config.admin_tokens.as_ref().map(ServedTokens::of_file);
-        let admin =
-            sockets.admin.as_ref().map(|listener| Admin::start(listener, admin_tokens)).transpose()?;
+        let admin_sockets = AdminSockets { all: sockets.admin.as_ref(), probes: sockets.probe.as_ref() };
+        let admin = Admin::start(admin_sockets, admin_tokens)?;
         let start = Start {
             config: &config,
             listeners: sockets.listeners.clone(),

@@ -17,6 +17,7 @@ mod page_history;
 mod page_keys;
 mod page_orders;
 mod picture;
+mod probe;
 mod prometheus;
 #[path = "../support/mod.rs"]
 mod support;

@@ -118,7 +118,7 @@ fn each_key_can_be_given_and_a_mistake_names_the_variable() {
             "sink" => ("exec:sh -c 'cat; true'\n", "exec:true;nonsense"),
             "data" | "steering_pins" => ("elsewhere", ""),
             "distribution" => ("shared", "fair"),
-            "admin" => ("off", "everywhere"),
+            "admin" | "probe" => ("off", "everywhere"),
             "admin_token_file" => (tokens.as_str(), "/nowhere"),
             "unfinished_bytes_max" => ("1TiB", "64"),
             "spool.bytes_max" => ("100GiB", "many"),
