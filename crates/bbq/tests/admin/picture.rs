@@ -16,6 +16,12 @@ const WRITE: &str = "BBQ_WRITE_PICTURES";
 const BYTES_MAX: usize = 200 * 1024;
 /// Enough for a history that can be seen.
 const SECONDS_SHOWN: u32 = 90;
+/// The title has the names of a server as a reader may have it, instead of those of the test's machine and directory.
+const NAMES: &str = "const read = Response.prototype.json;
+    Response.prototype.json = async function () {
+        const value = await read.call(this);
+        return value.host ? { ...value, host: 'logs-1', data: '/var/lib/bbq' } : value;
+    };";
 
 #[test]
 fn the_page_of_a_busy_server() {
@@ -57,6 +63,7 @@ fn the_page_of_a_busy_server() {
             }
         });
         let browser = Browser::open(&url(&setup), 1280, 800);
+        browser.run(NAMES);
         let seconds = if is_asked { SECONDS_SHOWN } else { 3 };
         // In two parts, as each waits for a minute at most.
         for samples in [seconds / 2, seconds] {
@@ -69,6 +76,8 @@ fn the_page_of_a_busy_server() {
         browser.wait_shown();
         let flowing = "return document.querySelectorAll('#edges [data-level=flowing]').length";
         browser.wait("the flow", flowing, |edges| edges.as_u64() >= Some(4));
+        let title = browser.run("return document.querySelector('header').textContent");
+        assert!(title.as_str().is_some_and(|title| title.contains("logs-1:/var/lib/bbq")), "{title}");
         let picture = browser.screenshot();
         is_over.store(true, Ordering::Relaxed);
         assert!(picture.starts_with(b"\x89PNG") && picture.len() < BYTES_MAX, "{} bytes", picture.len());
