@@ -213,8 +213,8 @@ fn conclude(results: &Results<'_>) -> Vec<String> {
         .collect();
     if !dropped.is_empty() {
         said.push(format!(
-            "Calls that found no room, so that their message was dropped and counted: {}. What these took is not what it takes to \
-             keep a message.",
+            "Calls that found no room, so that their message was dropped and counted: {}. The time of such a call is not the \
+             cost of a message that is kept.",
             dropped.join(", ")
         ));
     }
