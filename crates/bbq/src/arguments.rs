@@ -20,7 +20,7 @@ const HELP: &str = "\
 {usage-heading} {usage}
 
 Run a server:
-  init          Ask four questions, and write a configuration
+  init          Ask a few questions, and write a configuration
   serve         Run the server
   check         Check a configuration, and show what the server would open
   config        Explain keys, print a default configuration or its JSON Schema
@@ -75,10 +75,11 @@ fn version() -> String {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Ask four questions, and write a configuration with comments
+    /// Ask a few questions, and write a configuration with comments
     ///
-    /// Asks who sends, who may send, where messages go, and how much of the disk they may take. Each answer is checked immediately; an empty
-    /// answer takes the default. `bbq config default` shows every key.
+    /// Asks who sends, who may send, where messages go, and how much of the disk they may take. With --agent: what the server reads on this
+    /// host, and which central bbq gets it. Each answer is checked immediately; an empty answer takes the default. `bbq config default`
+    /// shows every key.
     Init(InitArguments),
     /// Run the server
     ///
@@ -155,11 +156,15 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   bbq init && bbq serve --config bbq.toml
-  bbq init --yes /etc/bbq/bbq.toml")]
+  bbq init --yes /etc/bbq/bbq.toml
+  bbq init --agent agent.toml")]
 pub(crate) struct InitArguments {
     /// The file to write; it must not exist
     #[arg(value_name = "FILE", default_value = "bbq.toml")]
     pub(crate) file: PathBuf,
+    /// For an agent: a bbq that reads the journal, files or containers of this host, and passes them on to a central bbq
+    #[arg(long)]
+    pub(crate) agent: bool,
     /// Ask nothing, and take the defaults
     #[arg(long, short)]
     pub(crate) yes: bool,

@@ -1,18 +1,23 @@
-//! `bbq init`: asks four questions, and writes a configuration with comments.
+//! `bbq init`: asks a few questions, and writes a configuration with comments: of a server that others send to, or of an agent.
 //!
 //! Each answer is checked at once by what the server checks it with. At the end the whole file is, before anybody sees it.
 
+mod agent;
+mod ask;
+
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::io::{self, BufRead, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use bbq_server::config::{Environment, FILE_KEYS, Values};
+use bbq_server::config::Environment;
 use bbq_server::{ConfigSource, KINDS, Overrides};
 
 use crate::arguments::InitArguments;
 use crate::outcome::{Outcome, misuse};
+use agent::Agent;
+use ask::{Asker, Question, quoted};
 
 /// Where each kind of sender is listened to, without the host.
 const LISTENERS: [(&str, &[&str]); 4] = [
@@ -21,7 +26,6 @@ const LISTENERS: [(&str, &[&str]); 4] = [
     ("http", &["http+tcp://HOST:7780"]),
     ("bbq", &["bbq+tcp://HOST:7700"]),
 ];
-const SPOOL_KEY: &str = "spool.bytes_max";
 
 /// What the answers say.
 struct Answers {
@@ -29,12 +33,6 @@ struct Answers {
     host: &'static str,
     sink: String,
     spool: String,
-}
-
-/// A question.
-struct Question<'a> {
-    text: &'a str,
-    default: &'a str,
 }
 
 pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Outcome> {
@@ -45,49 +43,43 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Outcome> {
             path.display()
         )));
     }
-    let answers = if arguments.yes {
-        ask_all(&mut io::empty(), &mut io::sink(), false)
+    let mut asker = if arguments.yes {
+        Asker { input: &mut io::empty(), out: &mut io::sink(), is_terminal: false }
     } else {
-        ask_all(&mut io::stdin().lock(), &mut io::stderr(), io::stdin().is_terminal())
-    }?;
-    write_checked(path, &answers.file())?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{} is written. Start the server, and send a first message:", path.display())?;
-    writeln!(out, "  bbq serve --config {}", path.display())?;
-    writeln!(out, "  {}", answers.first_message())?;
+        Asker {
+            input: &mut io::stdin().lock(),
+            out: &mut io::stderr(),
+            is_terminal: io::stdin().is_terminal(),
+        }
+    };
+    let shown = path.display();
+    let next = if arguments.agent {
+        write_checked(path, &Agent::ask(&mut asker)?.file())?;
+        format!(
+            "See whether the server may read everything, and start it:\n  bbq check {shown}\n  bbq serve --config {shown}"
+        )
+    } else {
+        let answers = ask_all(&mut asker)?;
+        write_checked(path, &answers.file())?;
+        let message = answers.first_message();
+        format!("Start the server, and send a first message:\n  bbq serve --config {shown}\n  {message}")
+    };
+    writeln!(io::stdout(), "{shown} is written. {next}")?;
     Ok(Outcome::Done)
 }
 
-/// Asks until each answer is right, if somebody can answer again.
-fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> anyhow::Result<Answers> {
-    let mut ask = |question: &Question<'_>, check: &dyn Fn(&str) -> Result<(), String>| loop {
-        write!(out, "{}\n  [{}] ", question.text, question.default)?;
-        out.flush()?;
-        let mut line = String::new();
-        if input.read_line(&mut line)? == 0 && is_terminal {
-            return Err(misuse(anyhow!("nothing is written, because the questions were not answered")));
-        }
-        if !is_terminal {
-            writeln!(out)?;
-        }
-        let answer = if line.trim().is_empty() { question.default } else { line.trim() };
-        match check(answer) {
-            Ok(()) => return Ok(answer.to_owned()),
-            Err(why) if is_terminal => writeln!(out, "  {why}")?,
-            Err(why) => return Err(misuse(anyhow!("{answer:?}: {why}"))),
-        }
-    };
+fn ask_all(asker: &mut Asker<'_>) -> anyhow::Result<Answers> {
     let words = LISTENERS.map(|(word, _)| word);
     let question = Question {
         text: "Who sends? syslog, lines (text over TCP), http (also OpenTelemetry), bbq (its libraries, bbq send); several with commas",
         default: "syslog,lines,http,bbq",
     };
-    let senders = ask(&question, &|answer| senders(answer).map(drop))?;
+    let senders = asker.ask(&question, &|answer| ask::words(answer, words).map(drop))?;
     let question = Question {
         text: "Who may send? local: programs on this machine; all: everybody who can reach it",
         default: "local",
     };
-    let reach = ask(&question, &|answer| match answer {
+    let reach = asker.ask(&question, &|answer| match answer {
         "local" | "all" => Ok(()),
         _ => Err("answer local or all".to_owned()),
     })?;
@@ -95,34 +87,11 @@ fn ask_all(input: &mut dyn BufRead, out: &mut dyn Write, is_terminal: bool) -> a
         text: "Where do messages go? file:PATH, http://HOST/PATH, nats:..., kafka:..., s3:..., bbq://HOST (bbq serve --help lists all)",
         default: "file:bbq-data/out/messages.log",
     };
-    let sink = ask(&question, &|answer| KINDS.parse(answer).map(drop).map_err(|why| why.to_string()))?;
-    let (values, default) = spool_key();
-    let question = Question {
-        text: "How much disk space may messages take while they wait for delivery?",
-        default: &default,
-    };
-    let spool = ask(&question, &|answer| values.number(answer).map(drop))?;
-    let senders = self::senders(&senders).unwrap_or_else(|_| words.to_vec());
+    let sink =
+        asker.ask(&question, &|answer| KINDS.parse(answer).map(drop).map_err(|why| why.to_string()))?;
+    let spool = asker.ask_spool()?;
+    let senders = ask::words(&senders, words).unwrap_or_else(|_| words.to_vec());
     Ok(Answers { senders, host: if reach == "all" { "0.0.0.0" } else { "127.0.0.1" }, sink, spool })
-}
-
-fn senders(answer: &str) -> Result<Vec<&'static str>, String> {
-    let words = LISTENERS.map(|(word, _)| word);
-    let known = |given: &str| words.into_iter().find(|word| *word == given);
-    let given = answer.split(',').map(str::trim);
-    given
-        .map(|given| {
-            known(given).ok_or_else(|| format!("there is no {given:?}; there is {}", words.join(", ")))
-        })
-        .collect()
-}
-
-/// What the key of the spool's size takes, and its default.
-fn spool_key() -> (Values, String) {
-    let key = FILE_KEYS.iter().find(|key| key.option.key == SPOOL_KEY);
-    key.map_or((Values::Size(1..=u64::MAX), String::new()), |key| {
-        (key.option.values.clone(), key.option.default.to_owned())
-    })
 }
 
 impl Answers {
@@ -174,11 +143,6 @@ impl Answers {
     }
 }
 
-/// A string of TOML, which is one of JSON, too.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
 /// Writes the file if the server would take it.
 fn write_checked(path: &Path, text: &str) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
@@ -204,7 +168,7 @@ mod tests {
     use super::*;
 
     fn answers(text: &str) -> anyhow::Result<Answers> {
-        ask_all(&mut text.as_bytes(), &mut io::sink(), false)
+        ask_all(&mut Asker { input: &mut text.as_bytes(), out: &mut io::sink(), is_terminal: false })
     }
 
     #[test]

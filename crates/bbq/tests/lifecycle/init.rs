@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::BBQ;
+use crate::support::{BBQ, Setup};
 
 /// Runs `bbq init` in a directory, and answers.
 fn init(directory: &Path, arguments: &[&str], answers: &str) -> Output {
@@ -57,4 +57,47 @@ fn it_replaces_nothing_and_a_wrong_answer_writes_nothing() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("already exists"), "{output:?}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
+}
+
+#[test]
+fn an_agent_reads_its_host_and_passes_it_on_over_a_restart() {
+    let centre = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let mut agent = Setup::new(&[]).with(&["--config", "agent.toml"]);
+    agent.set_sinks(&[]);
+    let log = agent.path().join("app.log");
+    let answers = format!(
+        "files,containers\n{}/*.log*\nbbq://{}\n\nagent-data\n1GiB\n",
+        agent.path().display(),
+        centre.address(0)
+    );
+    let output = init(agent.path(), &["--agent", "agent.toml"], &answers);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("bbq check agent.toml") && said.contains("bbq serve --config agent.toml"),
+        "{said}"
+    );
+    let check = Command::new(BBQ).args(["check", "agent.toml"]).current_dir(agent.path()).output();
+    let check = String::from_utf8(check.expect("it runs").stdout).expect("a text");
+    assert!(check.contains("agent-data") && check.contains("1.00 GiB"), "{check}");
+    let to = centre.start();
+    let mut written = String::new();
+    for run in 1..=2_u64 {
+        let line = format!("line {run}\n");
+        written += &line;
+        fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("a file");
+        let server = agent.start();
+        to.wait_delivered(run);
+        let status = server.wait_status("the centre has it", |status| status["sinks"][0]["queued"] == 0);
+        let readers = status["readers"].as_array().expect("readers");
+        let names: Vec<&str> = readers.iter().filter_map(|reader| reader["name"].as_str()).collect();
+        assert_eq!((names, &status["sinks"][0]["name"]), (vec!["files", "containers"], &"centre".into()));
+        assert_eq!(server.stop(), Some(0), "{}", agent.log());
+    }
+    assert_eq!(centre.written(), written.as_bytes());
 }
