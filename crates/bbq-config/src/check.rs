@@ -114,6 +114,15 @@ impl Config {
                 sink.text
             )));
         }
+        let of_listeners = self.listen.iter().filter_map(|spec| spec.filter.as_ref());
+        let mut rules = of_listeners.chain(self.read.iter().filter_map(|spec| spec.filter.as_ref()));
+        if sink.names_parsed_of_others() && !rules.any(|rules| rules.finds_fields()) {
+            return Err(ConfigError::new(format!(
+                "{:?} names a field as parsed, and nothing finds fields; write parse = \"json\", \"logfmt\" or \"/PATTERN/\" at this sink, \
+                 or at a listener or reader",
+                sink.text
+            )));
+        }
         if let Some(own) = sink.written().and_then(|path| own_place(&self.data, path, absolute)) {
             return Err(ConfigError::new(format!("sink {}: {}", sink.text, refusal(&self.data, &own))));
         }

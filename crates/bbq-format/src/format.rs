@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_spool::Entry;
+use bbq_spool::{Entry, ParseFields};
 use bbq_wire::batch::{Detail, Fields, Origin, Output};
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
@@ -16,6 +16,7 @@ use crate::journal;
 use crate::labels::Labels;
 use crate::names::Names;
 use crate::otlp::{OtlpFields, append_log_records, put_body};
+use crate::parsed::ParsedMembers;
 use crate::syslog::{self, SyslogFields};
 
 /// How a message is written.
@@ -236,8 +237,9 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
 fn append_json(entry: &Entry<'_>, shows_rejections: bool, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
     let texts = BatchTexts::of(entry).with_rejection(shows_rejections);
     let mut lines = JsonLines::of(&texts);
+    let mut parsed = ParsedMembers::of(entry);
     for_each_message(entry, |sequence, raw, peer, of_reader| {
-        lines.append(sequence, peer, &texts.content(raw, of_reader), out);
+        lines.append((sequence, peer), &texts.content(raw, of_reader), parsed.of_message(raw), out);
         ended(out.len());
     });
 }
@@ -282,7 +284,13 @@ impl JsonLines {
         JsonLines { begin, peer: None, middle }
     }
 
-    fn append(&mut self, sequence: u64, peer: Peer, content: &MessageJson<'_>, out: &mut Vec<u8>) {
+    fn append(
+        &mut self,
+        (sequence, peer): (u64, Peer),
+        content: &MessageJson<'_>,
+        parsed: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         if self.peer.as_ref().is_none_or(|(last, _)| *last != peer) {
             self.peer = Some((peer, members(&PeerJson::of(peer))));
         }
@@ -291,14 +299,25 @@ impl JsonLines {
         out.extend_from_slice(&self.middle);
         let _infallible = serde_json::to_writer(&mut *out, &sequence);
         append_members(content, out);
+        out.extend_from_slice(parsed);
         out.extend_from_slice(b"}\n");
     }
 }
 
 /// Texts and numbers always serialize, and a Vec takes every byte.
 fn append_line(value: &impl Serialize, out: &mut Vec<u8>) {
-    let _infallible = serde_json::to_writer(&mut *out, value);
+    append_object(value, &[], out);
     out.push(b'\n');
+}
+
+/// Appends an object that has members, and further ones.
+fn append_object(value: &impl Serialize, further: &[u8], out: &mut Vec<u8>) {
+    let _infallible = serde_json::to_writer(&mut *out, value);
+    if !further.is_empty() {
+        out.pop();
+        out.extend_from_slice(further);
+        out.push(b'}');
+    }
 }
 
 fn append_enveloped(
@@ -313,46 +332,55 @@ fn append_enveloped(
     }
     let received_ns = entry.origin().received_ns;
     let is_otlp = entry.batch.header.source == SourceKind::Otlp;
-    let text = |raw: &[u8]| {
-        let mut body = Vec::new();
-        if is_otlp {
-            put_body(raw, &mut body);
-        }
-        String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
-    };
     let texts = BatchTexts::of(entry).with_rejection(false);
+    let mut parsed = ParsedMembers::of(entry);
     for_each_message(entry, |sequence, raw, peer, of_reader| {
+        let name = index.as_mut().map(|names| names.name(raw, of_reader.fields.as_ref()));
         let record = &texts.record(sequence, raw, peer, of_reader);
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
                 let id = format!("{}-{}", record.stream, record.sequence);
-                match &mut index {
-                    Some(names) => {
-                        append_line(&json!({ "create": { "_index": names.name(raw), "_id": id } }), out);
-                    }
+                match name {
+                    Some(name) => append_line(&json!({ "create": { "_index": name, "_id": id } }), out),
                     None => append_line(&json!({ "create": { "_id": id } }), out),
                 }
-                append_line(&Timestamped { timestamp: record.time, record }, out);
+                append_object(&Timestamped { timestamp: record.time, record }, parsed.of_message(raw), out);
+                out.push(b'\n');
             }
             (Envelope::Loki(labels), content) => {
                 let line = match content {
-                    Content::Text => text(raw),
-                    Content::Json => serde_json::to_string(record).unwrap_or_default(),
+                    Content::Text => text_of(raw, is_otlp),
+                    Content::Json => {
+                        let mut line = Vec::new();
+                        append_object(record, parsed.of_message(raw), &mut line);
+                        String::from_utf8(line).unwrap_or_default()
+                    }
                 };
                 let value = (received_ns.to_string(), line);
                 append_line(&json!({ "stream": record.labels(labels), "values": [value] }), out);
             }
             (Envelope::Splunk, content) => {
-                let event = match content {
-                    Content::Text => Value::String(text(raw)),
-                    Content::Json => serde_json::to_value(record).unwrap_or_default(),
-                };
+                out.extend_from_slice(b"{\"event\":");
+                match content {
+                    Content::Text => append_object(&text_of(raw, is_otlp), &[], out),
+                    Content::Json => append_object(record, parsed.of_message(raw), out),
+                }
                 let time = format!("{}.{:09}", received_ns / 1_000_000_000, received_ns % 1_000_000_000);
-                append_line(&json!({ "time": time, "source": record.listener, "event": event }), out);
+                append_members(&json!({ "source": record.listener, "time": time }), out);
+                out.extend_from_slice(b"}\n");
             }
         }
         ended(out.len());
     });
+}
+
+/// The text of a message without the line feeds at its end.
+fn text_of(raw: &[u8], is_otlp: bool) -> String {
+    let mut body = Vec::new();
+    if is_otlp {
+        put_body(raw, &mut body);
+    }
+    String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
 }
 
 /// What Elasticsearch wants to know by this name.
@@ -364,13 +392,33 @@ struct Timestamped<'a> {
     record: &'a Record<'a>,
 }
 
+/// A message of a batch, for [`BatchTexts::append_json`].
+#[derive(Clone, Debug)]
+pub struct BatchMessage<'a> {
+    /// Its number.
+    pub sequence: u64,
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// What is shown of it.
+    pub shown: &'a [u8],
+    /// Who sent it.
+    pub peer: Peer,
+    /// What the log of a container says of it.
+    pub detail: Option<Detail>,
+    /// The fields that it has of its own.
+    pub fields: Option<Fields<'a>>,
+}
+
 /// What the messages of a batch have in common, as texts.
 pub struct BatchTexts<'a> {
+    entry: &'a Entry<'a>,
     origin: Origin<'a>,
     time: String,
     stream: String,
     worker: u32,
     source: SourceKind,
+    /// Whether a header of syslog is read in each message.
+    reads_syslog: bool,
     rejected: Option<&'a str>,
     fields: Map<String, Value>,
 }
@@ -381,13 +429,18 @@ impl<'a> BatchTexts<'a> {
     pub fn of(entry: &'a Entry<'a>) -> BatchTexts<'a> {
         let origin = entry.origin();
         let fields = entry.batch.fields().map(|(name, value)| (name.to_owned(), value.into()));
+        let source = entry.batch.header.source;
+        let by_rules = |parser: &Arc<dyn ParseFields>| parser.reads_syslog(entry.source);
         BatchTexts {
+            entry,
             origin,
             time: rfc3339(origin.received_ns),
             fields: fields.collect(),
             stream: entry.batch.header.stream.to_string(),
             worker: entry.lane,
-            source: entry.batch.header.source,
+            source,
+            reads_syslog: source == SourceKind::Syslog
+                || (source != SourceKind::Otlp && entry.parser.is_some_and(by_rules)),
             rejected: entry.batch.rejection(),
         }
     }
@@ -398,16 +451,12 @@ impl<'a> BatchTexts<'a> {
     }
 
     /// Appends a message as JSON, as [`Format::Json`] does; or its beginning, with the length of the whole.
-    pub fn append_json(
-        &self,
-        sequence: u64,
-        (raw, message_bytes): (&[u8], Option<usize>),
-        peer: Peer,
-        out: &mut Vec<u8>,
-    ) {
-        let mut record = self.record(sequence, raw, peer, OfReader::default());
-        record.content.message_bytes = message_bytes;
-        append_line(&record, out);
+    pub fn append_json(&self, message: BatchMessage<'_>, out: &mut Vec<u8>) {
+        let BatchMessage { sequence, bytes, shown, peer, detail, fields } = message;
+        let mut record = self.record(sequence, shown, peer, OfReader { detail, fields });
+        record.content.message_bytes = (shown.len() < bytes.len()).then_some(bytes.len());
+        append_object(&record, ParsedMembers::of(self.entry).of_message(bytes), out);
+        out.push(b'\n');
     }
 
     fn record<'b>(&'b self, sequence: u64, raw: &'b [u8], peer: Peer, of_reader: OfReader<'_>) -> Record<'b> {
@@ -444,7 +493,7 @@ impl<'a> BatchTexts<'a> {
             written: detail.filter(|detail| detail.time_ns > 0).map(|detail| rfc3339(detail.time_ns)),
             syslog: match own {
                 Some(own) => Some(journal::fields(own)),
-                None if self.source == SourceKind::Syslog => Some(syslog::read(raw, self.origin.received_ns)),
+                None if self.reads_syslog => Some(syslog::read(raw, self.origin.received_ns)),
                 None => None,
             },
             otlp,
@@ -487,7 +536,7 @@ fn for_each_message(entry: &Entry<'_>, mut f: impl FnMut(u64, &[u8], Peer, OfRea
 
 #[cfg(test)]
 mod tests {
-    use bbq_spool::{Envelope as SpoolEnvelope, NameMark};
+    use bbq_spool::{Envelope as SpoolEnvelope, NameMark, ParsedRecord};
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{Batch, BatchBuilder, Compression, StreamId};
 
@@ -520,7 +569,7 @@ mod tests {
             peer,
             name_mark: NameMark::NOBODY,
         };
-        look(&Entry { lane: 7, source: "in \"1\"\n", envelope, batch });
+        look(&Entry { lane: 7, source: "in \"1\"\n", envelope, batch, parser: None });
     }
 
     #[test]
@@ -553,5 +602,63 @@ mod tests {
                 });
             }
         }
+    }
+
+    /// Finds the same in every record but one.
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl ParseFields for Fixed {
+        fn reads_syslog(&self, listener: &str) -> bool {
+            assert_eq!(listener, "in \"1\"\n");
+            true
+        }
+
+        fn put_json(&self, record: &ParsedRecord<'_>, out: &mut Vec<u8>) -> Option<u64> {
+            let is_found = record.bytes != b"nothing";
+            out.extend_from_slice(if is_found { b"{\"a\":{\"b\":[1]}}" } else { b"" });
+            is_found.then(|| record.bytes.len() as u64 - 4)
+        }
+
+        fn put_texts(&self, _: &ParsedRecord<'_>, _: &[String], _: &mut [String]) {}
+    }
+
+    #[test]
+    fn what_is_found_in_a_message_is_a_part_of_its_json() {
+        let messages: [&[u8]; 3] = [b"text", b"nothing", b"<34>1 - web app 12 - - more"];
+        let parser: Arc<dyn ParseFields> = Arc::new(Fixed);
+        let json = Content::Json;
+        with_entry(SourceKind::Lines, Peer::Unnamed, &messages, |entry| {
+            let entry = &Entry { parser: Some(&parser), ..entry.with_batch(entry.batch.clone()) };
+            for format in [
+                Format::Json,
+                Format::Enveloped(Envelope::Elasticsearch, json),
+                Format::Enveloped(Envelope::Splunk, json),
+                Format::Enveloped(Envelope::Loki(Labels::default()), json),
+            ] {
+                let mut out = Vec::new();
+                Formatter::new(format).append(entry, &mut out);
+                let lines = String::from_utf8(out).unwrap();
+                let values = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let records: Vec<Value> = match format {
+                    Format::Enveloped(Envelope::Elasticsearch, _) => values.skip(1).step_by(2).collect(),
+                    Format::Enveloped(Envelope::Splunk, _) => {
+                        values.map(|line| line["event"].clone()).collect()
+                    }
+                    Format::Enveloped(..) => values
+                        .map(|line| serde_json::from_str(line["values"][0][1].as_str().unwrap()).unwrap())
+                        .collect(),
+                    _ => values.collect(),
+                };
+                assert_eq!(records.len(), messages.len(), "{lines}");
+                let found = |index: usize| (&records[index]["parsed"], &records[index]["parsed_omitted"]);
+                let parsed = json!({ "a": { "b": [1] } });
+                assert_eq!(found(0), (&parsed, &Value::Null), "{lines}");
+                assert_eq!(found(1), (&Value::Null, &Value::Null), "{lines}");
+                assert_eq!(found(2), (&parsed, &json!(messages[2].len() - 4)), "{lines}");
+                // The rules say that these have a header of syslog.
+                assert_eq!((&records[2]["hostname"], &records[2]["msg"]), (&json!("web"), &json!("more")));
+            }
+        });
     }
 }

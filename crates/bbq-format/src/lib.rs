@@ -14,9 +14,10 @@ pub mod journal;
 mod labels;
 pub mod names;
 pub mod otlp;
+mod parsed;
 pub mod syslog;
 
-pub use format::{BatchTexts, Content, Envelope, Format, Formatter};
+pub use format::{BatchMessage, BatchTexts, Content, Envelope, Format, Formatter};
 pub use labels::{LABEL_VALUES, Labels};
 
 /// Checks of what is shown, for the fuzz targets.

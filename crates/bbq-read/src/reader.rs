@@ -165,7 +165,7 @@ impl Reader {
             open_max: open_files_max(),
             all_busy_at: None,
             buffer: Vec::new(),
-            filter: spec.filter.as_ref().map(Filter::new),
+            filter: spec.filter.as_ref().filter(|rules| rules.acts()).map(Filter::new),
             scan: ScanState {
                 number: 0,
                 is_due: true,

@@ -48,7 +48,8 @@ impl Source {
             None => Kind::Files(Box::new(Reader::open_with(spec, directory, storage, pace)?)),
             Some(rules) => {
                 let what = (spec.source.as_str(), rules);
-                let messages = (spec.line_bytes_max, spec.filter.as_ref().map(Filter::new));
+                let messages =
+                    (spec.line_bytes_max, spec.filter.as_ref().filter(|rules| rules.acts()).map(Filter::new));
                 Kind::Journal(Box::new(JournalReader::open(what, messages, directory, storage, pace)?))
             }
         };

@@ -271,8 +271,13 @@ impl<'m> Facts<'m> {
     }
 
     fn parsed(&'m self) -> Table<'m> {
-        let Some(parse) = self.parse else { return Table::Empty };
-        Table::Parsed(self.parsed.get_or_init(|| Parsed::of(parse, self.to_parse())))
+        self.found().map_or(Table::Empty, Table::Parsed)
+    }
+
+    /// What is found in the text; `None` if nothing is looked for.
+    pub(crate) fn found(&'m self) -> Option<&'m Parsed<'m>> {
+        let parse = self.parse?;
+        Some(self.parsed.get_or_init(|| Parsed::of(parse, self.to_parse())))
     }
 
     /// The text of the message, without the header of syslog.

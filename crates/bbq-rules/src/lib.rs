@@ -13,6 +13,7 @@
 
 mod expression;
 mod facts;
+mod fields;
 mod filter;
 mod message;
 mod options;

@@ -22,6 +22,9 @@ pub(crate) const REDACT: &str = "redact";
 /// The option that finds fields in them.
 pub(crate) const PARSE: &str = "parse";
 
+/// Of the rules of a sink: what listeners and readers have as [`PARSE`].
+pub(crate) const PARSE_OF: &str = "parse_of";
+
 static OPTIONS: [SpecOption; 4] = [
     SpecOption {
         key: WHERE,
@@ -49,8 +52,9 @@ static OPTIONS: [SpecOption; 4] = [
             pattern: "^(json|logfmt|syslog|/.+/)$",
         },
         default: "nothing",
-        meaning: "finds fields in each message, for the expression of `where`: those of JSON or logfmt, or the named groups of the pattern, as \
-                  `parsed.NAME`; `syslog` reads headers of syslog in messages that came by another protocol",
+        meaning: "finds fields in each message, for `where`, the JSON output and names at destinations: those of JSON or logfmt, or the named \
+                  groups of the pattern, as `parsed.NAME`; `syslog` reads headers of syslog in messages that came by another protocol. That of \
+                  a listener or reader also holds at sinks that have none",
     },
 ];
 

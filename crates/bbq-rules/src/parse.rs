@@ -3,6 +3,8 @@
 //! A message that is not what was expected has no fields.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 use serde_json::{Map, Value as Json};
@@ -17,6 +19,10 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 const PATTERN_CACHE_BYTES_MAX: usize = 1 << 20;
 /// Fields of a message in logfmt: nobody writes more by hand or by program.
 const PAIRS_MAX: usize = 256;
+
+/// Fields of a message that formats show, and the bytes of their JSON: no more than the longest message of most listeners.
+const SHOWN_FIELDS_MAX: usize = 256;
+const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 /// What messages are expected to be.
 #[derive(Clone, Debug)]
@@ -69,7 +75,74 @@ pub(crate) enum Parsed<'m> {
     Nothing,
     Json(Map<String, Json>),
     Pairs(Vec<(&'m str, Cow<'m, [u8]>)>),
-    Groups(Captures<'m>),
+    /// The groups of a pattern, and the pattern.
+    Groups(Captures<'m>, &'m Regex),
+}
+
+/// An object of JSON with a bound.
+struct Shown<'o> {
+    from: usize,
+    fields: usize,
+    omitted: u64,
+    out: &'o mut Vec<u8>,
+}
+
+impl Shown<'_> {
+    fn add_text(&mut self, key: &str, text: &[u8]) {
+        self.add(key, |out| put_quoted(&String::from_utf8_lossy(text), out));
+    }
+
+    fn add(&mut self, key: &str, put_value: impl FnOnce(&mut Vec<u8>)) {
+        let Shown { from, fields, omitted, out } = self;
+        if *fields >= SHOWN_FIELDS_MAX {
+            *omitted += 1;
+            return;
+        }
+        let before = out.len();
+        out.push(if *fields == 0 { b'{' } else { b',' });
+        put_quoted(key, out);
+        out.push(b':');
+        put_value(out);
+        if out.len() - *from > SHOWN_BYTES_MAX {
+            out.truncate(before);
+            *omitted += 1;
+        } else {
+            *fields += 1;
+        }
+    }
+
+    fn end(self) -> Option<u64> {
+        let Shown { fields, omitted, out, .. } = self;
+        if fields == 0 {
+            if omitted == 0 {
+                return None;
+            }
+            out.push(b'{');
+        }
+        out.push(b'}');
+        Some(omitted)
+    }
+}
+
+/// Appends a text as JSON has it.
+fn put_quoted(text: &str, out: &mut Vec<u8>) {
+    // Texts always serialize, and a Vec takes every byte.
+    let _infallible = serde_json::to_writer(out, text);
+}
+
+impl Found<'_> {
+    /// Appends the field as a text, unless it is a table, a list or nothing.
+    pub(crate) fn put_text(self, out: &mut String) {
+        match self {
+            Found::Text(text) => out.push_str(&String::from_utf8_lossy(text)),
+            Found::Json(Json::String(text)) => out.push_str(text),
+            Found::Json(value @ (Json::Bool(_) | Json::Number(_))) => {
+                // Writing to a String cannot fail.
+                let _infallible = write!(out, "{value}");
+            }
+            Found::Json(Json::Null | Json::Array(_) | Json::Object(_)) => {}
+        }
+    }
 }
 
 /// A field that was found.
@@ -80,7 +153,7 @@ pub(crate) enum Found<'a> {
 }
 
 impl<'m> Parsed<'m> {
-    pub(crate) fn of(parse: &Parse, text: &'m [u8]) -> Parsed<'m> {
+    pub(crate) fn of(parse: &'m Parse, text: &'m [u8]) -> Parsed<'m> {
         if text.len() > DECODED_BYTES_MAX {
             return Parsed::Nothing;
         }
@@ -90,7 +163,10 @@ impl<'m> Parsed<'m> {
                 _ => Parsed::Nothing,
             },
             Parse::Logfmt => Parsed::Pairs(pairs(text)),
-            Parse::Pattern(pattern) => pattern.captures(text).map_or(Parsed::Nothing, Parsed::Groups),
+            Parse::Pattern(pattern) => match pattern.captures(text) {
+                Some(groups) => Parsed::Groups(groups, pattern),
+                None => Parsed::Nothing,
+            },
             Parse::Syslog => Parsed::Nothing,
         }
     }
@@ -103,8 +179,47 @@ impl<'m> Parsed<'m> {
             Parsed::Pairs(pairs) => {
                 pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| Found::Text(value))
             }
-            Parsed::Groups(groups) => groups.name(key).map(|group| Found::Text(group.as_bytes())),
+            Parsed::Groups(groups, _) => groups.name(key).map(|group| Found::Text(group.as_bytes())),
         }
+    }
+
+    /// What is found by the name of a field, or by a path of names with dots: `http.status` is also the field `status` of `http`.
+    pub(crate) fn by_path<'a>(&'a self, path: &str) -> Option<Found<'a>> {
+        self.get(path).or_else(|| {
+            let Parsed::Json(map) = self else { return None };
+            let (mut table, mut found) = (Some(map), None);
+            for name in path.split('.') {
+                found = Some(table?.get(name)?);
+                table = found.and_then(Json::as_object);
+            }
+            found.map(Found::Json)
+        })
+    }
+
+    /// Appends the fields as an object of JSON. Returns how many are left out beyond the bounds; `None` if there are none.
+    pub(crate) fn put_json(&self, out: &mut Vec<u8>) -> Option<u64> {
+        let from = out.len();
+        let mut shown = Shown { from, fields: 0, omitted: 0, out };
+        match self {
+            Parsed::Nothing => {}
+            Parsed::Json(map) => map.iter().for_each(|(key, value)| {
+                // Values of JSON always serialize, and a Vec takes every byte.
+                shown.add(key, |out| drop(serde_json::to_writer(out, value)));
+            }),
+            Parsed::Pairs(pairs) => {
+                let mut known = HashSet::new();
+                for (key, value) in pairs.iter().filter(|(key, _)| known.insert(*key)) {
+                    shown.add_text(key, value);
+                }
+            }
+            Parsed::Groups(groups, names) => {
+                let named = names.capture_names().flatten();
+                for (name, group) in named.filter_map(|name| Some((name, groups.name(name)?))) {
+                    shown.add_text(name, group.as_bytes());
+                }
+            }
+        }
+        shown.end()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -113,7 +228,7 @@ impl<'m> Parsed<'m> {
             Parsed::Json(map) => map.len(),
             Parsed::Pairs(pairs) => pairs.len(),
             // The first is the whole match.
-            Parsed::Groups(groups) => groups.iter().skip(1).flatten().count(),
+            Parsed::Groups(groups, _) => groups.iter().skip(1).flatten().count(),
         }
     }
 }

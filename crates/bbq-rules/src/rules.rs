@@ -1,5 +1,6 @@
 //! The rules of a listener, reader or sink.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use tracing::warn;
 use crate::expression::Expression;
 use crate::facts::{Facts, Scope};
 use crate::message::{Message, Scratch};
-use crate::options::{PARSE, Place, REDACT, SAMPLE, WHERE};
+use crate::options::{PARSE, PARSE_OF, Place, REDACT, SAMPLE, WHERE};
 use crate::parse::Parse;
 use crate::redact::Redaction;
 use crate::sample::Fraction;
@@ -27,14 +28,43 @@ pub struct Rules {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     condition: Option<Expression>,
     sample: Option<Fraction>,
     redaction: Option<Redaction>,
-    parse: Option<Parse>,
-    /// The option as it was written.
-    parse_text: String,
+    parse: Option<ParseRule>,
+    /// What listeners and readers of this server say of their messages, by name.
+    parse_of: BTreeMap<String, ParseRule>,
     failures: Arc<Failures>,
+}
+
+impl From<Inner> for Rules {
+    fn from(inner: Inner) -> Rules {
+        Rules { inner: Arc::new(inner) }
+    }
+}
+
+/// What finds fields, and the option as it was written.
+#[derive(Clone)]
+struct ParseRule {
+    parse: Parse,
+    text: String,
+}
+
+impl ParseRule {
+    fn of(text: &str) -> Result<ParseRule, String> {
+        Ok(ParseRule { parse: Parse::of(text)?, text: text.to_owned() })
+    }
+}
+
+fn has_fields(rule: Option<&ParseRule>) -> bool {
+    rule.is_some_and(|rule| rule.parse.has_fields())
+}
+
+fn failures(owner: String) -> Arc<Failures> {
+    let count = Counter::default();
+    Arc::new(Failures { owner, count, is_told: AtomicBool::new(false), log: Mutex::default() })
 }
 
 /// Messages for which the expression had no result.
@@ -62,24 +92,24 @@ impl Rules {
     /// # Errors
     /// An option is wrong. For an expression the error says where.
     pub fn take(query: &mut Query<'_>, place: Place) -> Result<Option<Rules>, ConfigError> {
-        let has_use = query.is_written(WHERE);
-        let parse = query.take(PARSE, |text| match Parse::of(text)? {
-            _ if !has_use => {
-                Err("it has no use here without where; write an expression that names what it finds"
-                    .to_owned())
-            }
-            parse => Ok((parse, text.to_owned())),
-        })?;
-        let scope = Scope {
-            place: Some(place),
-            has_parsed: parse.as_ref().is_some_and(|(parse, _)| parse.has_fields()),
-        };
+        let parse = query.take(PARSE, ParseRule::of)?;
+        let scope = Scope { place: Some(place), has_parsed: has_fields(parse.as_ref()) };
         let condition = query.take(WHERE, |text| Expression::of(text, &scope))?;
         let sample = query.take(SAMPLE, Fraction::parse)?;
         let redaction = query.take(REDACT, Redaction::of)?;
         let is_configured = condition.is_some() || sample.is_some() || redaction.is_some() || parse.is_some();
         let owner = query.name().to_owned();
-        Ok(is_configured.then(|| Rules::new(condition, sample, redaction, parse, owner)))
+        Ok(is_configured.then(|| {
+            Inner {
+                condition,
+                sample,
+                redaction,
+                parse,
+                parse_of: BTreeMap::new(),
+                failures: failures(owner),
+            }
+            .into()
+        }))
     }
 
     /// Reads what [`Rules::text`] returns.
@@ -90,8 +120,20 @@ impl Rules {
         let wrong = || format!("{text:?} are no rules");
         let Ok(Json::Object(map)) = serde_json::from_str::<Json>(text) else { return Err(wrong()) };
         let mut texts = Texts::default();
+        let of = |key: &str, problem: String| format!("{key}: {problem}");
+        let mut parse_of = BTreeMap::new();
         for (key, value) in map {
-            let Json::String(value) = value else { return Err(wrong()) };
+            let value = match value {
+                Json::String(value) => value,
+                Json::Object(each) if key == PARSE_OF => {
+                    for (listener, value) in each {
+                        let rule = ParseRule::of(value.as_str().ok_or_else(wrong)?);
+                        parse_of.insert(listener, rule.map_err(|problem| of(PARSE_OF, problem))?);
+                    }
+                    continue;
+                }
+                _ => return Err(wrong()),
+            };
             match key.as_str() {
                 WHERE => texts.condition = Some(value),
                 SAMPLE => texts.sample = Some(value),
@@ -100,68 +142,90 @@ impl Rules {
                 _ => return Err(wrong()),
             }
         }
-        let of = |key: &str, problem: String| format!("{key}: {problem}");
-        let parse = texts.parse.map(|text| Parse::of(&text).map(|parse| (parse, text))).transpose();
+        let parse = texts.parse.map(|text| ParseRule::of(&text)).transpose();
         let parse = parse.map_err(|problem| of(PARSE, problem))?;
-        let has_parsed = parse.as_ref().is_some_and(|(parse, _)| parse.has_fields());
-        let scope = Scope { place: None, has_parsed };
+        let scope = Scope { place: None, has_parsed: has_fields(parse.as_ref()) };
         let condition = texts.condition.map(|text| Expression::of(&text, &scope)).transpose();
         let sample = texts.sample.map(|text| Fraction::parse(&text)).transpose();
         let redaction = texts.redact.map(|text| Redaction::of(&text)).transpose();
-        Ok(Rules::new(
-            condition.map_err(|problem| of(WHERE, problem))?,
-            sample.map_err(|problem| of(SAMPLE, problem))?,
-            redaction.map_err(|problem| of(REDACT, problem))?,
+        let inner = Inner {
+            condition: condition.map_err(|problem| of(WHERE, problem))?,
+            sample: sample.map_err(|problem| of(SAMPLE, problem))?,
+            redaction: redaction.map_err(|problem| of(REDACT, problem))?,
             parse,
-            String::new(),
-        ))
+            parse_of,
+            failures: failures(String::new()),
+        };
+        Ok(inner.into())
     }
 
-    fn new(
-        condition: Option<Expression>,
-        sample: Option<Fraction>,
-        redaction: Option<Redaction>,
-        parse: Option<(Parse, String)>,
-        owner: String,
-    ) -> Rules {
-        let (parse, parse_text) = parse.map_or((None, String::new()), |(parse, text)| (Some(parse), text));
-        let failures = Failures {
-            owner,
-            count: Counter::default(),
-            is_told: AtomicBool::new(false),
-            log: Mutex::default(),
+    /// The rules of a sink, with what listeners and readers say of their messages: their `parse` counts where the sink has none of its own.
+    /// `None` if that is nothing.
+    #[must_use]
+    pub fn with_parse_of<'a>(
+        own: Option<Rules>,
+        others: impl Iterator<Item = (&'a str, &'a Rules)>,
+    ) -> Option<Rules> {
+        if own.as_ref().is_some_and(|own| own.inner.parse.is_some()) {
+            return own;
+        }
+        let parse_of: BTreeMap<String, ParseRule> =
+            others.filter_map(|(name, rules)| Some((name.to_owned(), rules.inner.parse.clone()?))).collect();
+        if parse_of.is_empty() {
+            return own;
+        }
+        let inner = match own {
+            Some(own) => Inner { parse_of, ..Inner::clone(&own.inner) },
+            None => Inner {
+                condition: None,
+                sample: None,
+                redaction: None,
+                parse: None,
+                parse_of,
+                failures: failures(String::new()),
+            },
         };
-        let failures = Arc::new(failures);
-        Rules { inner: Arc::new(Inner { condition, sample, redaction, parse, parse_text, failures }) }
+        Some(inner.into())
+    }
+
+    /// The same rules, if there are any but for what is left out and replaced: those of messages that had all rules already.
+    #[must_use]
+    pub fn parse_alone(&self) -> Option<Rules> {
+        let Inner { parse, parse_of, failures, .. } = &*self.inner;
+        let inner = Inner {
+            condition: None,
+            sample: None,
+            redaction: None,
+            parse: parse.clone(),
+            parse_of: parse_of.clone(),
+            failures: Arc::clone(failures),
+        };
+        self.parses().then(|| inner.into())
     }
 
     /// The same rules with patterns of their own, which a thread uses without waiting for others. They count together.
     #[must_use]
     pub fn for_thread(&self) -> Rules {
-        let Inner { condition, sample, redaction, parse, parse_text, failures } = &*self.inner;
-        let inner = Inner {
-            condition: condition.clone(),
-            sample: *sample,
-            redaction: redaction.clone(),
-            parse: parse.clone(),
-            parse_text: parse_text.clone(),
-            failures: Arc::clone(failures),
-        };
-        Rules { inner: Arc::new(inner) }
+        Inner::clone(&self.inner).into()
     }
 
     /// All rules in one line. [`Rules::parse_text`] reads it.
     #[must_use]
     pub fn text(&self) -> String {
-        let Inner { condition, sample, redaction, parse_text, .. } = &*self.inner;
+        let Inner { condition, sample, redaction, parse, parse_of, .. } = &*self.inner;
         let parts = [
             (WHERE, condition.as_ref().map(|condition| condition.text().to_owned())),
             (SAMPLE, sample.map(|fraction| fraction.share().to_string())),
             (REDACT, redaction.as_ref().map(|redaction| redaction.text().to_owned())),
-            (PARSE, Some(parse_text.clone()).filter(|text| !text.is_empty())),
+            (PARSE, parse.as_ref().map(|rule| rule.text.clone())),
         ];
         let parts = parts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), Json::String(text?))));
-        Json::Object(parts.collect::<Map<String, Json>>()).to_string()
+        let mut parts: Map<String, Json> = parts.collect();
+        if !parse_of.is_empty() {
+            let each = parse_of.iter().map(|(listener, rule)| (listener.clone(), rule.text.clone().into()));
+            parts.insert(PARSE_OF.to_owned(), Json::Object(each.collect()));
+        }
+        Json::Object(parts).to_string()
     }
 
     /// Whether they leave messages out.
@@ -176,6 +240,31 @@ impl Rules {
         self.inner.redaction.is_some()
     }
 
+    /// Whether they leave out or replace anything before messages are stored. Rules that only find fields are for those who show messages.
+    #[must_use]
+    pub fn acts(&self) -> bool {
+        self.leaves_out() || self.redacts()
+    }
+
+    /// Whether they find fields in messages.
+    #[must_use]
+    pub fn parses(&self) -> bool {
+        self.inner.parse.is_some() || !self.inner.parse_of.is_empty()
+    }
+
+    /// Whether they find fields by names, and not a header of syslog alone.
+    #[must_use]
+    pub fn finds_fields(&self) -> bool {
+        let Inner { parse, parse_of, .. } = &*self.inner;
+        parse.iter().chain(parse_of.values()).any(|rule| rule.parse.has_fields())
+    }
+
+    /// What finds fields in the messages of this listener.
+    pub(crate) fn parse_at(&self, listener: &str) -> Option<&Parse> {
+        let Inner { parse, parse_of, .. } = &*self.inner;
+        parse.as_ref().or_else(|| parse_of.get(listener)).map(|rule| &rule.parse)
+    }
+
     /// Whether a message is kept. One for which the expression fails is kept and counted.
     #[inline]
     pub fn keeps(&self, message: &Message<'_>, scratch: &mut Scratch) -> bool {
@@ -184,7 +273,7 @@ impl Rules {
             return false;
         }
         let Some(condition) = condition else { return true };
-        let facts = Facts::new(message, scratch.peer(message.peer), parse.as_ref());
+        let facts = Facts::new(message, scratch.peer(message.peer), parse.as_ref().map(|rule| &rule.parse));
         match condition.decides(&facts) {
             Ok(keeps) => keeps,
             Err(failure) => {

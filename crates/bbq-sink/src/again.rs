@@ -45,10 +45,10 @@ pub(crate) fn each_text(
             };
             errors = 0;
             let mut group_bytes = 0;
-            let mut append = |&Entry { lane, source, envelope, ref batch }: &Entry<'_>| {
-                for batch in batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
+            let mut append = |entry: &Entry<'_>| {
+                for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                     text.clear();
-                    formatter.append(&Entry { lane, source, envelope, batch }, &mut text);
+                    formatter.append(&entry.with_batch(batch), &mut text);
                     group_bytes += text.len() as u64;
                     emit(&text);
                 }

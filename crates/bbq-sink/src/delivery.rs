@@ -151,15 +151,14 @@ impl PendingGroup {
         let mut cursor = place.cursor;
         let mut at = cursor.records();
         let filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
-            let Entry { lane, source, envelope, .. } = *entry;
             for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                 let records = u64::from(batch.header.records);
                 let skip = place.done.saturating_sub(at).min(records);
                 at += records;
                 if skip < records {
-                    let entry = Entry { lane, source, envelope, batch };
+                    let entry = entry.with_batch(batch);
                     part.append(formatter, &entry, usize::try_from(skip).unwrap_or(usize::MAX), limits)?;
-                    part.behind.received_ns = envelope.received_ns;
+                    part.behind.received_ns = entry.envelope.received_ns;
                 }
             }
             Ok::<(), Full>(())

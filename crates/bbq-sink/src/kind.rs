@@ -64,6 +64,11 @@ pub trait Target: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a name at the destination has fields that `parse` has to find.
+    fn names_parsed(&self) -> bool {
+        false
+    }
+
     /// The file that is written, if it is one file.
     fn file(&self) -> Option<&Path> {
         None

@@ -1,4 +1,5 @@
-//! What the rules of a sink leave of the groups that it gets: each gets a lens, unless all of it is shown as it is.
+//! What the rules of a sink leave of the groups that it gets, and what they find in messages: each gets a lens, unless all of it is shown as
+//! it is.
 //!
 //! ```text
 //! lane  | group | group | group || group | group ..
@@ -17,8 +18,8 @@ use std::sync::Arc;
 
 use bbq_rules::{Attributes, FieldSet, Message, Rules};
 use bbq_spool::{
-    Cursor, CursorStore, Entry, Epoch, Group, GroupCursor, Hidden, LanePlace, Lens, Redact, Scratch, Spool,
-    SpoolError,
+    Cursor, CursorStore, Entry, Epoch, Group, GroupCursor, Hidden, LanePlace, Lens, ParseFields, Redact,
+    Scratch, Spool, SpoolError,
 };
 use bbq_wire::SourceKind;
 use bbq_wire::batch::Output;
@@ -113,6 +114,12 @@ impl Lenses {
         Ok((!shows_all).then(|| Lenses::of(epochs)))
     }
 
+    /// The lenses of messages that all rules were applied to already; `None` if nothing is found in them.
+    pub(crate) fn of_letters(rules: Option<&Rules>) -> Option<Lenses> {
+        let rules = rules.and_then(Rules::parse_alone)?;
+        Some(Lenses::of(vec![(Epoch::default(), Some(rules))]))
+    }
+
     fn of(epochs: Vec<(Epoch, Option<Rules>)>) -> Lenses {
         Lenses { epochs, unpacked: Scratch::default(), memory: bbq_rules::Scratch::default() }
     }
@@ -141,8 +148,9 @@ impl Lenses {
         let filtered = hidden.hidden();
         let is_empty = filtered > 0 && filtered == hidden.records();
         let redact = rules.redacts().then(|| Arc::new(ByRules(rules.clone())) as Arc<dyn Redact>);
-        let group = match filtered > 0 || redact.is_some() {
-            true => group.with_lens(Lens::new(hidden, redact)),
+        let parser = rules.parses().then(|| Arc::new(rules.clone()) as Arc<dyn ParseFields>);
+        let group = match filtered > 0 || redact.is_some() || parser.is_some() {
+            true => group.with_lens(Lens::new(hidden, redact).with_parser(parser)),
             false => group,
         };
         Seen { group, filtered, is_empty }

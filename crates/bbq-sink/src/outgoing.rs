@@ -281,7 +281,7 @@ impl OutgoingGroup {
         let mut at = cursor.records();
         let first = pending.first_record();
         pending.group().try_for_each(cursor, scratch, |entry| {
-            let Entry { lane, source, envelope, .. } = *entry;
+            let batch_ns = entry.envelope.received_ns;
             for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                 let records = u64::from(batch.header.records);
                 let skip = taken.saturating_sub(at).min(records);
@@ -289,15 +289,15 @@ impl OutgoingGroup {
                 if skip == records {
                     continue;
                 }
-                let entry = Entry { lane, source, envelope, batch };
+                let entry = entry.with_batch(batch);
                 let skip = usize::try_from(skip).unwrap_or(usize::MAX);
                 encoder.each(&entry, skip, first + *taken, |message| {
                     let rejected = look(message, Known { is_stored: *taken < *stored, has_letters })?;
-                    if outcomes.add(envelope.received_ns, rejected, *unsettled == 0) {
+                    if outcomes.add(batch_ns, rejected, *unsettled == 0) {
                         *unsettled += 1;
                     }
                     *taken += 1;
-                    *received_ns = envelope.received_ns;
+                    *received_ns = batch_ns;
                     Ok(())
                 })?;
             }

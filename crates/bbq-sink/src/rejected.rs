@@ -169,7 +169,7 @@ mod tests {
             let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
             let envelope =
                 Envelope { source: 5, received_ns: 9, peer: peer(77), name_mark: NameMark::NOBODY };
-            collector.take(&Entry { lane: 2, source: "the listener", envelope, batch });
+            collector.take(&Entry { lane: 2, source: "the listener", envelope, batch, parser: None });
         }
         let mut found = Vec::new();
         for letter in collector.into_letters() {

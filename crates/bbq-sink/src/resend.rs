@@ -29,6 +29,7 @@ use super::driver_parts::DriverParts;
 use super::in_flight::InFlight;
 use super::interface::{Now, OpenError};
 use super::ledger::{Account, SinkLedger};
+use super::lenses::Lenses;
 use super::orders::Resent;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
@@ -248,8 +249,8 @@ impl Resender {
             replica: None,
             window_bytes,
             backlog: Backlog::default(),
-            // The rules had their turn before these were refused.
-            lenses: None,
+            // What leaves out and replaces had its turn before these were refused.
+            lenses: Lenses::of_letters(spec.rules.as_ref()),
             committed,
             readers,
             spool: Arc::clone(&spool),

@@ -108,6 +108,12 @@ impl SinkSpec {
         self.target.holds_back()
     }
 
+    /// Whether a name at the destination has fields that only the `parse` of a listener or reader can find.
+    #[must_use]
+    pub fn names_parsed_of_others(&self) -> bool {
+        self.target.names_parsed() && !self.rules.as_ref().is_some_and(Rules::finds_fields)
+    }
+
     /// Memory that the sink takes in any case, beside its share of the window.
     pub fn memory_bytes_min(&self) -> u64 {
         self.target.memory_bytes_min()
@@ -158,6 +164,17 @@ impl SinkSpec {
     #[must_use]
     pub fn with_rules(self, rules: Option<Rules>) -> SinkSpec {
         SinkSpec { rules, ..self }
+    }
+
+    /// The same sink, which finds fields as these listeners and readers say, unless it has a `parse` of its own or a next server gets all
+    /// as it came.
+    #[must_use]
+    pub fn with_parse_of<'a>(self, others: impl Iterator<Item = (&'a str, &'a Rules)>) -> SinkSpec {
+        if self.target.is_next_server() {
+            return self;
+        }
+        let rules = Rules::with_parse_of(self.rules.clone(), others);
+        self.with_rules(rules)
     }
 
     /// The same sink with so much disk space for its dead letters.

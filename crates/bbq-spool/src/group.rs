@@ -11,7 +11,7 @@ use crate::LanePlace;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::hot::HotGroup;
 use crate::lane::LaneCore;
-use crate::lens::Lens;
+use crate::lens::{Lens, ParseFields};
 use crate::limits::READ_BYTES_TARGET;
 use crate::quarantine;
 use crate::walk::{self, Step};
@@ -27,6 +27,20 @@ pub struct Entry<'a> {
     pub envelope: Envelope,
     /// The batch.
     pub batch: Batch<'a>,
+    /// Finds fields in the records, if the group is seen through a lens that knows how.
+    pub parser: Option<&'a Arc<dyn ParseFields>>,
+}
+
+impl<'a> Entry<'a> {
+    /// The same with another batch, such as a part of its own.
+    #[must_use]
+    pub fn with_batch<'b>(&self, batch: Batch<'b>) -> Entry<'b>
+    where
+        'a: 'b,
+    {
+        let Entry { lane, source, envelope, parser, .. } = *self;
+        Entry { lane, source, envelope, batch, parser }
+    }
 }
 
 impl Entry<'_> {
@@ -198,9 +212,9 @@ impl Group {
             let source = self.sources.name(envelope.source).unwrap_or_default();
             let lane = self.until.lane;
             let shown = match &self.lens {
-                None => take(&Entry { lane, source, envelope, batch }).map(|()| all)?,
+                None => take(&Entry { lane, source, envelope, batch, parser: None }).map(|()| all)?,
                 Some(lens) => lens.show(*read, batch, (&mut *changed, &mut *record), &mut |batch| {
-                    take(&Entry { lane, source, envelope, batch })
+                    take(&Entry { lane, source, envelope, batch, parser: lens.parser() })
                 })?,
             };
             *read += all;

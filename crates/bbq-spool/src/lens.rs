@@ -1,10 +1,12 @@
 //! What a reader sees of a group: which records, and what of them.
 //!
 //! A lens hides records, or changes what they say. The batches stay as they are: a batch of which records are hidden is shown as runs of
-//! the others, each with the numbers and peers that its records have in the batch.
+//! the others, each with the numbers and peers that its records have in the batch. A lens can also know how fields are found in records,
+//! for those that show them.
 //!
 //! Invariant: a lens shows the same each time that the group is read.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bbq_wire::{Batch, SourceKind};
@@ -19,6 +21,31 @@ pub trait Redact: Send + Sync {
     fn redact(&self, source: SourceKind, record: &[u8], out: &mut Vec<u8>) -> bool;
 }
 
+/// Finds fields in records, for formats and names that show them.
+pub trait ParseFields: fmt::Debug + Send + Sync {
+    /// Whether records from this listener of this server have a header of syslog, whatever protocol brought them.
+    fn reads_syslog(&self, listener: &str) -> bool;
+
+    /// Appends the fields of a record as an object of JSON, and returns how many are left out because there are too many or they are too
+    /// long. `None`: the record has no fields, and `out` is unchanged.
+    fn put_json(&self, record: &ParsedRecord<'_>, out: &mut Vec<u8>) -> Option<u64>;
+
+    /// Appends the text of each named field to the text in the same place. A field that the record does not have, or that is not one
+    /// value, adds nothing.
+    fn put_texts(&self, record: &ParsedRecord<'_>, names: &[String], texts: &mut [String]);
+}
+
+/// A record in which fields are found.
+#[derive(Clone, Copy, Debug)]
+pub struct ParsedRecord<'a> {
+    /// The listener or reader of this server that took it.
+    pub listener: &'a str,
+    /// The protocol that it came by.
+    pub source: SourceKind,
+    /// The record as it is shown.
+    pub bytes: &'a [u8],
+}
+
 /// The records of a group that are hidden: a bit for each that can be read, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
@@ -31,6 +58,7 @@ pub struct Hidden {
 pub struct Lens {
     hidden: Hidden,
     redact: Option<Arc<dyn Redact>>,
+    parser: Option<Arc<dyn ParseFields>>,
 }
 
 impl Hidden {
@@ -83,7 +111,17 @@ impl Lens {
     /// A lens that hides these records, and shows the others as `redact` changes them.
     #[must_use]
     pub fn new(hidden: Hidden, redact: Option<Arc<dyn Redact>>) -> Lens {
-        Lens { hidden, redact }
+        Lens { hidden, redact, parser: None }
+    }
+
+    /// The same lens, which knows how fields are found in what it shows.
+    #[must_use]
+    pub fn with_parser(self, parser: Option<Arc<dyn ParseFields>>) -> Lens {
+        Lens { parser, ..self }
+    }
+
+    pub(crate) fn parser(&self) -> Option<&Arc<dyn ParseFields>> {
+        self.parser.as_ref()
     }
 
     /// Shows a batch of which the first record is number `first` of the group, in parts, and returns how many records it has shown.

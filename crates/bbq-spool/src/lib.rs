@@ -59,7 +59,7 @@ pub use format::{Envelope, NameMark, Sources};
 pub use group::{Entry, Group, GroupCursor, Scratch};
 pub use lane::{Durable, Lane, LaneCondition, LaneView};
 pub use latency::{LATENCY_BUCKETS_US, Latency};
-pub use lens::{Hidden, Lens, Redact};
+pub use lens::{Hidden, Lens, ParseFields, ParsedRecord, Redact};
 pub use lock::DirectoryLock;
 pub use lost::{Lost, LostReason};
 pub use no_room::NoRoom;

@@ -19,11 +19,13 @@ pub enum Field {
     Lane,
     /// The day of receipt in UTC, or another part of that time.
     Date,
+    /// A field that `parse` has found, by its name.
+    Parsed,
 }
 
 impl Field {
     /// Every field.
-    pub const ALL: [Field; 8] = [
+    pub const ALL: [Field; 9] = [
         Field::Listener,
         Field::Host,
         Field::App,
@@ -32,6 +34,7 @@ impl Field {
         Field::Stream,
         Field::Lane,
         Field::Date,
+        Field::Parsed,
     ];
 
     /// The word in the braces.
@@ -46,12 +49,13 @@ impl Field {
             Field::Stream => "stream",
             Field::Lane => "lane",
             Field::Date => "date",
+            Field::Parsed => "parsed.NAME",
         }
     }
 
     /// Whether messages of a batch may have different values of it.
     pub(super) fn is_per_message(self) -> bool {
-        self.is_of_header() || matches!(self, Field::Facility | Field::Severity)
+        self.is_of_header() || matches!(self, Field::Facility | Field::Severity | Field::Parsed)
     }
 
     /// Whether the header of a message has to be read for it, and not its priority alone.
@@ -61,6 +65,9 @@ impl Field {
 
     /// Whether a sender can choose any text for it. A client of bbq may say which listener was the first.
     pub(super) fn is_of_sender(self) -> bool {
-        matches!(self, Field::Listener | Field::Host | Field::App | Field::Severity | Field::Stream)
+        matches!(
+            self,
+            Field::Listener | Field::Host | Field::App | Field::Severity | Field::Stream | Field::Parsed
+        )
     }
 }

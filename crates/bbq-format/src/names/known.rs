@@ -6,15 +6,18 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
-use bbq_spool::Entry;
+use bbq_spool::{Entry, ParseFields, ParsedRecord};
 use bbq_wire::SourceKind;
+use bbq_wire::batch::Fields;
 use tracing::warn;
 
 use super::NameTemplate;
 use super::template::Facts;
+use crate::journal;
 use crate::otlp::OtlpFields;
-use crate::syslog;
+use crate::syslog::{self, SyslogFields};
 
 const NANOS_PER_DAY: u64 = 86_400 * 1_000_000_000;
 
@@ -34,6 +37,8 @@ pub struct Names {
     over: u64,
     /// Of the batch.
     batch: OfBatch,
+    /// Of a message: what `parse` has found by the names in the template.
+    parsed: Vec<String>,
     name: String,
 }
 
@@ -45,6 +50,10 @@ struct OfBatch {
     lane: String,
     received_ns: u64,
     source: SourceKind,
+    /// The listener of this server.
+    here: String,
+    /// Finds what the template names in the messages.
+    parser: Option<Arc<dyn ParseFields>>,
 }
 
 /// What a message has of its own.
@@ -68,10 +77,13 @@ impl Names {
             lane: String::new(),
             received_ns: 0,
             source: SourceKind::Lines,
+            here: String::new(),
+            parser: None,
         };
+        let parsed = vec![String::new(); template.parsed().len()];
         let name = template.fallback().to_owned();
         let (hasher, known, sink) = (RandomState::new(), HashSet::new(), sink.to_owned());
-        Names { template, sink, hasher, known, day: 0, over: 0, batch, name }
+        Names { template, sink, hasher, known, day: 0, over: 0, batch, parsed, name }
     }
 
     /// The template.
@@ -93,19 +105,34 @@ impl Names {
         let _infallible = write!(stream, "{}", header.stream);
         let _infallible = write!(lane, "{}", entry.lane);
         (self.batch.received_ns, self.batch.source) = (origin.received_ns, header.source);
+        if !self.parsed.is_empty() {
+            self.batch.here.clear();
+            self.batch.here.push_str(entry.source);
+            self.batch.parser = entry.parser.cloned();
+        }
         self.begin_day(entry.envelope.received_ns / NANOS_PER_DAY);
         if !self.template.is_per_message() {
             self.make(&OfMessage::default(), u64::from(header.records));
         }
     }
 
-    /// The name of a message of the entry.
-    pub fn name(&mut self, message: &[u8]) -> &str {
+    /// The name of a message of the entry, which may have fields of its own.
+    pub fn name(&mut self, message: &[u8], own: Option<&Fields<'_>>) -> &str {
         if self.template.is_per_message() {
-            let of_message = OfMessage::of(message, &self.template, &self.batch);
+            let of_message = OfMessage::of(message, own, &self.template, &self.batch);
+            self.find_parsed(message);
             self.make(&of_message, 1);
         }
         &self.name
+    }
+
+    fn find_parsed(&mut self, message: &[u8]) {
+        let Names { template, batch: OfBatch { here, source, parser, .. }, parsed, .. } = self;
+        parsed.iter_mut().for_each(String::clear);
+        if let Some(parser) = parser {
+            let record = ParsedRecord { listener: here, source: *source, bytes: message };
+            parser.put_texts(&record, template.parsed(), parsed);
+        }
     }
 
     fn begin_day(&mut self, day: u64) {
@@ -130,6 +157,7 @@ impl Names {
             app: of_message.app.as_deref(),
             facility: of_message.facility,
             severity: of_message.severity.as_deref().or(of_message.severity_word),
+            parsed: &self.parsed,
         };
         self.name.clear();
         self.template.put(&facts, &mut self.name);
@@ -162,7 +190,10 @@ impl Names {
 }
 
 impl OfMessage {
-    fn of(message: &[u8], template: &NameTemplate, batch: &OfBatch) -> OfMessage {
+    fn of(message: &[u8], own: Option<&Fields<'_>>, template: &NameTemplate, batch: &OfBatch) -> OfMessage {
+        if let Some(own) = own {
+            return OfMessage::of_syslog(journal::fields(own.clone()));
+        }
         if batch.source == SourceKind::Otlp {
             let Some(fields) = OtlpFields::of(message) else { return OfMessage::default() };
             let [host, app, severity] = ["hostname", "appname", "severity"].map(|name| fields.label(name));
@@ -172,7 +203,10 @@ impl OfMessage {
             let (facility, severity_word) = syslog::priority_words(message);
             return OfMessage { facility, severity_word, ..OfMessage::default() };
         }
-        let fields = syslog::read(message, batch.received_ns);
+        OfMessage::of_syslog(syslog::read(message, batch.received_ns))
+    }
+
+    fn of_syslog(fields: SyslogFields) -> OfMessage {
         OfMessage {
             host: fields.hostname,
             app: fields.appname,
@@ -200,13 +234,30 @@ mod tests {
         bytes_max: 1000,
         names_max: Some(2),
     };
+    /// The fields of a message of its own, and what finds fields in it.
+    type Beside<'a> = (&'a [(&'a str, &'a str)], Option<&'a Arc<dyn ParseFields>>);
     /// Where a message was received, and on which day.
     type Received = (SourceKind, u64);
 
     /// The names of messages of one batch.
-    fn named(names: &mut Names, (source, day): Received, messages: &[&str]) -> Vec<String> {
+    fn named(names: &mut Names, received: Received, messages: &[&str]) -> Vec<String> {
+        named_with(names, received, messages, (&[], None))
+    }
+
+    /// The same with fields that each message has of its own, and with what finds fields in them.
+    fn named_with(
+        names: &mut Names,
+        (source, day): Received,
+        messages: &[&str],
+        (own, parser): Beside<'_>,
+    ) -> Vec<String> {
         let mut builder = BatchBuilder::new();
-        messages.iter().for_each(|message| builder.push(message.as_bytes()));
+        for message in messages {
+            builder.push(message.as_bytes());
+            if !own.is_empty() {
+                builder.set_record_fields(own.iter().copied());
+            }
+        }
         let identity = BatchIdentity {
             stream: StreamId([1; 16]),
             first_sequence: 1,
@@ -219,9 +270,35 @@ mod tests {
         let batch = Batch::verified_before(bytes, &mut scratch).unwrap();
         let received_ns = day * NANOS_PER_DAY + 1;
         let envelope = Envelope { source: 0, received_ns, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
-        let entry = Entry { lane: 7, source: "in.1", envelope, batch };
+        let entry = Entry { lane: 7, source: "in.1", envelope, batch, parser };
         names.begin(&entry);
-        messages.iter().map(|message| names.name(message.as_bytes()).to_owned()).collect()
+        let mut own = entry.batch.record_fields();
+        messages
+            .iter()
+            .map(|message| names.name(message.as_bytes(), own.next().as_ref()).to_owned())
+            .collect()
+    }
+
+    /// Finds the words of a message by their places.
+    #[derive(Debug)]
+    struct Words;
+
+    impl ParseFields for Words {
+        fn reads_syslog(&self, _: &str) -> bool {
+            false
+        }
+
+        fn put_json(&self, _: &ParsedRecord<'_>, _: &mut Vec<u8>) -> Option<u64> {
+            None
+        }
+
+        fn put_texts(&self, record: &ParsedRecord<'_>, names: &[String], texts: &mut [String]) {
+            assert_eq!((record.listener, record.source), ("in.1", SourceKind::Lines));
+            let words = std::str::from_utf8(record.bytes).unwrap();
+            for (name, text) in names.iter().zip(texts) {
+                text.push_str(words.split(' ').nth(name.parse().unwrap()).unwrap_or_default());
+            }
+        }
     }
 
     fn names(text: &str) -> Names {
@@ -247,6 +324,37 @@ mod tests {
             named(&mut names("l.{host}"), SYSLOG, &["text", "<165>1 - - x - - - text"]),
             ["l.none"; 2]
         );
+    }
+
+    #[test]
+    fn a_name_has_what_is_found_in_its_message_and_nothing_of_another_one() {
+        let lines = (SourceKind::Lines, 20_000);
+        let parser: Arc<dyn ParseFields> = Arc::new(Words);
+        let mut names = names("{parsed.1}-{parsed.0}-{parsed.1}");
+        let found = named_with(&mut names, lines, &["a.b c", "d"], (&[], Some(&parser)));
+        assert_eq!(found, ["c-a-b-c", "none-d-none"]);
+        // A batch whose group has no rules.
+        assert_eq!(named(&mut names, (SourceKind::Lines, 20_001), &["a b"]), ["none-none-none"]);
+        let long = format!("a {}", "x".repeat(1000));
+        let found = named_with(&mut names, (SourceKind::Lines, 20_002), &[&long], (&[], Some(&parser)));
+        let cut = "x".repeat(128);
+        assert_eq!(found, [format!("{cut}-a-{cut}")]);
+    }
+
+    #[test]
+    fn an_entry_of_the_journal_has_the_names_of_syslog() {
+        let own = [
+            ("PRIORITY", "3"),
+            ("SYSLOG_FACILITY", "10"),
+            ("_HOSTNAME", "web"),
+            ("SYSLOG_IDENTIFIER", "sshd"),
+        ];
+        let mut names = names("{host}.{app}.{facility}.{severity}");
+        let lines = (SourceKind::Lines, 20_000);
+        // The text of an entry is no header.
+        let found = named_with(&mut names, lines, &["<13>1 - db other - - - text"], (&own, None));
+        assert_eq!(found, ["web.sshd.authpriv.err"]);
+        assert_eq!(named_with(&mut names, lines, &["text"], (&[("X", "1")], None)), ["none.none.none.none"]);
     }
 
     #[test]

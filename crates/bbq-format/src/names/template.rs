@@ -3,6 +3,7 @@
 //! ```text
 //! logs.{listener}.{host}      a text and fields
 //! logs-{date:%Y.%m.%d}        a date with a form; its texts are as those beside the braces
+//! logs.{parsed.team}          a field that `parse` has found
 //! ```
 
 use chrono::DateTime;
@@ -16,11 +17,17 @@ pub const OTHER: &str = "other";
 const FIELD_BYTES_MAX: usize = 128;
 /// With less room for a field, different hosts would be cut to the same name.
 const FIELD_BYTES_MIN: usize = 16;
+/// Of the name of a field that `parse` finds: nobody writes a longer one.
+const PARSED_BYTES_MAX: usize = 256;
+/// What stands before such a name.
+const PARSED: &str = "parsed.";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
     Field(Field),
+    /// The field that `parse` finds with the name in this place.
+    Parsed(usize),
     Number(Number),
 }
 
@@ -38,6 +45,8 @@ pub enum Piece<'a> {
 pub struct NameTemplate {
     text: String,
     parts: Vec<Part>,
+    /// The names of fields that `parse` finds, each once.
+    parsed: Vec<String>,
     pub(super) rules: &'static NameRules,
     /// The most bytes of a field.
     field_bytes_max: usize,
@@ -55,6 +64,8 @@ pub(super) struct Facts<'a> {
     pub(super) app: Option<&'a str>,
     pub(super) facility: Option<&'a str>,
     pub(super) severity: Option<&'a str>,
+    /// The fields that `parse` finds, in the order of their names; empty where the message has none.
+    pub(super) parsed: &'a [String],
 }
 
 impl Facts<'_> {
@@ -67,8 +78,8 @@ impl Facts<'_> {
             Field::App => self.app.unwrap_or_default(),
             Field::Facility => self.facility.unwrap_or_default(),
             Field::Severity => self.severity.unwrap_or_default(),
-            // A date is numbers.
-            Field::Date => "",
+            // A date is numbers, and what `parse` finds has names.
+            Field::Date | Field::Parsed => "",
         }
     }
 }
@@ -83,7 +94,7 @@ impl NameTemplate {
             let place = text[..at].chars().count() + 1;
             format!("{text:?}, character {place}: {why}")
         };
-        let mut parts = Vec::new();
+        let (mut parts, mut parsed) = (Vec::new(), Vec::new());
         let mut at = 0;
         while let Some(brace) = text[at..].find(['{', '}']).map(|offset| at + offset) {
             if text[brace..].starts_with('}') {
@@ -93,20 +104,28 @@ impl NameTemplate {
             let inner = &text[brace + 1..];
             let length = inner.find(['{', '}']).filter(|end| inner[*end..].starts_with('}'));
             let inner = &inner[..length.ok_or_else(|| wrong(brace, "the brace is not closed by }"))?];
-            read_field(inner, rules, &mut parts).map_err(|(offset, why)| wrong(brace + offset, &why))?;
+            match inner.strip_prefix(PARSED).filter(|_| rules.fields.contains(&Field::Parsed)) {
+                Some(name) => read_parsed(name, &mut parts, &mut parsed).map_err(|why| wrong(brace, &why))?,
+                None => read_field(inner, rules, &mut parts)
+                    .map_err(|(offset, why)| wrong(brace + offset, &why))?,
+            }
             at = brace + inner.len() + 2;
         }
         put_text(&mut parts, &text[at..]);
-        NameTemplate::of_parts(text, parts, rules)
+        NameTemplate::of_parts(text, (parts, parsed), rules)
     }
 
-    fn of_parts(text: &str, parts: Vec<Part>, rules: &'static NameRules) -> Result<NameTemplate, String> {
+    fn of_parts(
+        text: &str,
+        (parts, parsed): (Vec<Part>, Vec<String>),
+        rules: &'static NameRules,
+    ) -> Result<NameTemplate, String> {
         let NameRules { what, bytes_max, .. } = *rules;
-        let fields = parts.iter().filter(|part| matches!(part, Part::Field(_))).count();
+        let fields = parts.iter().filter(|part| matches!(part, Part::Field(_) | Part::Parsed(_))).count();
         let bytes = parts.iter().map(|part| match part {
             Part::Text(text) => text.len(),
             Part::Number(number) => number.digits(),
-            Part::Field(_) => 0,
+            Part::Field(_) | Part::Parsed(_) => 0,
         });
         let bytes: usize = bytes.sum();
         let room = bytes_max.saturating_sub(bytes);
@@ -118,8 +137,14 @@ impl NameTemplate {
             ));
         }
         let field_bytes_max = room.checked_div(fields).unwrap_or(0).min(FIELD_BYTES_MAX);
-        let mut template =
-            NameTemplate { text: text.to_owned(), parts, rules, field_bytes_max, fallback: String::new() };
+        let mut template = NameTemplate {
+            text: text.to_owned(),
+            parts,
+            parsed,
+            rules,
+            field_bytes_max,
+            fallback: String::new(),
+        };
         template.fallback = template.named_other();
         Ok(template)
     }
@@ -162,14 +187,14 @@ impl NameTemplate {
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         self.parts.iter().map(|part| match part {
             Part::Text(text) => Piece::Text(text),
-            Part::Field(_) | Part::Number(_) => Piece::Any,
+            Part::Field(_) | Part::Parsed(_) | Part::Number(_) => Piece::Any,
         })
     }
 
     /// Whether a sender can choose how names begin, and so a name that has nothing to do with this sink.
     #[must_use]
     pub fn begins_with_sender(&self) -> bool {
-        matches!(self.parts.first(), Some(Part::Field(field)) if field.is_of_sender())
+        self.parts.first().and_then(Part::field).is_some_and(Field::is_of_sender)
     }
 
     /// Whether this may be a name of the template. Some names for which the answer is yes are none.
@@ -204,7 +229,18 @@ impl NameTemplate {
     }
 
     fn fields(&self) -> impl Iterator<Item = Field> {
-        self.parts.iter().filter_map(|part| if let Part::Field(field) = part { Some(*field) } else { None })
+        self.parts.iter().filter_map(Part::field)
+    }
+
+    /// Whether it has fields that `parse` has to find.
+    #[must_use]
+    pub fn names_parsed(&self) -> bool {
+        !self.parsed.is_empty()
+    }
+
+    /// The names of these fields.
+    pub(super) fn parsed(&self) -> &[String] {
+        &self.parsed
     }
 
     /// Appends the name of a message.
@@ -215,6 +251,9 @@ impl NameTemplate {
             match part {
                 Part::Text(text) => name.push_str(text),
                 Part::Field(field) => self.put_field(facts.get(*field), name),
+                Part::Parsed(place) => {
+                    self.put_field(facts.parsed.get(*place).map_or("", String::as_str), name);
+                }
                 Part::Number(number) => number.put(&time, name),
             }
         }
@@ -243,6 +282,16 @@ impl NameTemplate {
     }
 }
 
+impl Part {
+    fn field(&self) -> Option<Field> {
+        match self {
+            Part::Field(field) => Some(*field),
+            Part::Parsed(_) => Some(Field::Parsed),
+            Part::Text(_) | Part::Number(_) => None,
+        }
+    }
+}
+
 fn put_text(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
@@ -251,12 +300,28 @@ fn put_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
+/// Reads the name of a field that `parse` finds.
+fn read_parsed(name: &str, parts: &mut Vec<Part>, parsed: &mut Vec<String>) -> Result<(), String> {
+    if name.is_empty() || name.len() > PARSED_BYTES_MAX {
+        return Err(format!(
+            "{{{PARSED}{name}}} needs the name of a field, of at most {PARSED_BYTES_MAX} bytes, such as {{{PARSED}level}}"
+        ));
+    }
+    let place = parsed.iter().position(|known| known == name).unwrap_or(parsed.len());
+    if place == parsed.len() {
+        parsed.push(name.to_owned());
+    }
+    parts.push(Part::Parsed(place));
+    Ok(())
+}
+
 /// Reads what is in braces. An error has its place behind the opening brace, in bytes.
 fn read_field(inner: &str, rules: &NameRules, parts: &mut Vec<Part>) -> Result<(), (usize, String)> {
     let (word, form) = inner.split_once(':').map_or((inner, None), |(word, form)| (word, Some(form)));
-    let Some(field) = rules.fields.iter().copied().find(|field| field.word() == word) else {
+    let is_word = |field: &Field| *field != Field::Parsed && field.word() == word;
+    let Some(field) = rules.fields.iter().copied().find(is_word) else {
         let names: Vec<String> = rules.fields.iter().map(|field| format!("{{{}}}", field.word())).collect();
-        let is_of_others = Field::ALL.iter().any(|field| field.word() == word);
+        let is_of_others = Field::ALL.iter().any(is_word) || word.starts_with(PARSED);
         let why = if is_of_others { "cannot be in" } else { "is not a field for" };
         let known = names.join(", ");
         return Err((0, format!("{{{inner}}} {why} a {}; allowed: {known}", rules.what)));
@@ -286,7 +351,7 @@ mod tests {
 
     static RULES: NameRules = NameRules {
         what: "topic",
-        fields: &[Field::Listener, Field::Host, Field::Lane, Field::Date],
+        fields: &[Field::Listener, Field::Host, Field::Lane, Field::Date, Field::Parsed],
         missing: "none",
         letter: |letter| if letter.is_ascii_alphanumeric() { letter } else { '-' },
         bytes_max: 100,
@@ -315,7 +380,7 @@ mod tests {
         for (text, says) in [
             (
                 "logs.{hosts}",
-                "\"logs.{hosts}\", character 6: {hosts} is not a field for a topic; allowed: {listener}, {host}, {lane}, {date}",
+                "\"logs.{hosts}\", character 6: {hosts} is not a field for a topic; allowed: {listener}, {host}, {lane}, {date}, {parsed.NAME}",
             ),
             ("{app}", "character 1: {app} cannot be in a topic; allowed: {listener}"),
             ("é{host", "character 2: the brace is not closed by }"),
@@ -324,6 +389,9 @@ mod tests {
             ("{}", "character 1: {} is not a field for"),
             ("{host:x}", "character 6: {host} has no form"),
             ("a{date:%Y%M}", "character 10: %M is not one of %Y, %m, %d, %H"),
+            ("{parsed}", "character 1: {parsed} is not a field for"),
+            ("a{parsed.}", "character 2: {parsed.} needs the name of a field, of at most 256 bytes"),
+            (&format!("{{parsed.{}}}", "x".repeat(257)), "at most 256 bytes"),
             ("{date:}", "character 7: the date has no part such as %Y"),
             ("{date:day}", "character 7: the date has no part"),
             (&"x".repeat(101), "at most 100 bytes, and this one needs 101"),
@@ -362,6 +430,7 @@ mod tests {
         for (text, expected) in [
             ("logs", "logs"),
             ("logs.{host}.{lane}", "logs.other.other"),
+            ("logs.{parsed.a.b}", "logs.other"),
             ("logs-{date:%Y.%m.%d}", "logs-other.other.other"),
             ("logs-{date:%Y%m%d}x", "logs-otherx"),
         ] {
@@ -388,13 +457,19 @@ mod tests {
 
     #[test]
     fn it_is_known_who_chooses_the_beginning() {
-        for (text, is_of_sender) in
-            [("{host}x", true), ("x{host}", false), ("{listener}", true), ("{date}", false)]
-        {
+        for (text, is_of_sender) in [
+            ("{host}x", true),
+            ("x{host}", false),
+            ("{parsed.a}", true),
+            ("{listener}", true),
+            ("{date}", false),
+        ] {
             assert_eq!(parse(text).unwrap().begins_with_sender(), is_of_sender, "{text}");
         }
         assert!(
-            parse("{host}").unwrap().is_per_message() && !parse("{listener}{date}").unwrap().is_per_message()
+            parse("{host}").unwrap().is_per_message()
+                && parse("{parsed.a:b}").unwrap().is_per_message()
+                && !parse("{listener}{date}").unwrap().is_per_message()
         );
     }
 }

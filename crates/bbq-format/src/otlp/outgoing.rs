@@ -271,7 +271,9 @@ mod tests {
         let peer = Peer::Inet(([192, 0, 2, 1], 514).into());
         let envelope = Envelope { source: 0, received_ns: RECEIVED_NS, peer, name_mark: NameMark::NOBODY };
         let (mut out, mut ends) = (Vec::new(), vec![0]);
-        append(&Entry { lane: 0, source: "in", envelope, batch }, &mut out, |end| ends.push(end));
+        append(&Entry { lane: 0, source: "in", envelope, batch, parser: None }, &mut out, |end| {
+            ends.push(end)
+        });
         // All together are a request with as many records.
         assert_eq!(bbq_wire::otlp::records(&out).count(), records);
         ends.windows(2).map(|pair| out[pair[0]..pair[1]].to_vec()).collect()

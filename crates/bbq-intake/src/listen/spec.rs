@@ -600,7 +600,6 @@ mod tests {
             ("lines+tcp://127.0.0.1:1?where=fields.pod == 'a'", "only messages of readers have fields"),
             ("lines+tcp://127.0.0.1:1?sample=2", "above 0 and up to 1"),
             ("lines+tcp://127.0.0.1:1?redact=a", "write s/PATTERN/WITH/"),
-            ("lines+tcp://127.0.0.1:1?parse=json", "it has no use here without where"),
             ("lines+tcp://127.0.0.1:1?parse=xml", "json, logfmt, syslog or /PATTERN/"),
             ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
             ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use bbq_format::BatchTexts;
+use bbq_format::{BatchMessage, BatchTexts};
 use bbq_spec::unix_ns;
 use bbq_spool::{Cursor, Entry, Group, GroupCursor, LanePlace, LaneReader, Next, Scratch, Spool};
 use hyper::body::Bytes;
@@ -249,8 +249,9 @@ impl Viewer {
                 if filter.wants(source, raw, peer, text) {
                     let texts = texts.get_or_insert_with(|| BatchTexts::of(entry));
                     let shown = shown(raw);
-                    let whole_bytes = (shown.len() < raw.len()).then_some(raw.len());
-                    texts.append_json(sequence, (shown, whole_bytes), peer, &mut out.piece);
+                    let (detail, fields) = (None, None);
+                    let message = BatchMessage { sequence, bytes: raw, shown, peer, detail, fields };
+                    texts.append_json(message, &mut out.piece);
                     out.lines += 1;
                     *allowance -= 1.0;
                     if !*is_behind && !out.has_room() {

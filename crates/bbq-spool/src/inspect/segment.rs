@@ -206,7 +206,7 @@ impl Walk<'_, '_> {
                     records += u64::from(batch.header.records);
                     self.summary.batches += 1;
                     let source = self.sources.name(envelope.source).unwrap_or_default();
-                    let entry = Entry { lane: self.place.lane, source, envelope, batch };
+                    let entry = Entry { lane: self.place.lane, source, envelope, batch, parser: None };
                     (self.found)(&Found::Entry(&entry))?;
                     end
                 }

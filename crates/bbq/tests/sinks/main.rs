@@ -69,6 +69,7 @@ mod objects;
 mod orders;
 mod otlp;
 mod otlp_responses;
+mod parsed;
 #[cfg(all(feature = "kafka", feature = "nats"))]
 mod permissions;
 mod presets;

@@ -103,6 +103,25 @@ fn elasticsearch_gets_each_document_in_its_index() {
     );
 }
 
+/// The index has what `parse` finds, and so does the document.
+#[test]
+fn elasticsearch_gets_what_is_found_in_documents() {
+    let (address, bodies) = serve(|body| {
+        let items = vec![json!({ "create": { "status": 201 } }); values(body).len() / 2];
+        Some(json_response(&json!({ "errors": false, "items": items })))
+    });
+    let setup =
+        poster(&address, "/_bulk?preset=elasticsearch&parse=json&index=logs-{parsed.team}-{parsed.in.n}");
+    let server = setup.start();
+    server.send(0, b"{\"team\":\"Shop/One\",\"in\":{\"n\":7}}\nno JSON\n");
+    server.wait_delivered(2);
+    let lines: Vec<Value> = bodies.try_iter().flat_map(|body| values(&body)).collect();
+    let found: Vec<_> =
+        lines.chunks(2).map(|pair| (&pair[0]["create"]["_index"], &pair[1]["parsed"])).collect();
+    let parsed = json!({ "team": "Shop/One", "in": { "n": 7 } });
+    assert_eq!(found, [(&json!("logs-shop-one-7"), &parsed), (&json!("logs-none-none"), &Value::Null)]);
+}
+
 /// As many as it may be that the server takes nothing at all, and one that is good.
 #[test]
 fn bad_documents_at_the_beginning_hold_up_nobody() {

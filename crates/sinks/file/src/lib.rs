@@ -193,9 +193,8 @@ impl TextSink {
         if header.records <= RECORDS_AT_ONCE_MAX && header.records_bytes <= RECORDS_BYTES_AT_ONCE_MAX {
             return self.take_part(entry, at, taken, now);
         }
-        let Entry { lane, source, envelope, .. } = *entry;
         let mut parts = entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX as usize);
-        parts.try_for_each(|batch| self.take_part(&Entry { lane, source, envelope, batch }, at, taken, now))
+        parts.try_for_each(|batch| self.take_part(&entry.with_batch(batch), at, taken, now))
     }
 
     /// Takes the messages of an entry, except those already `taken`. The first message is number `at` of the group.

@@ -149,6 +149,10 @@ struct HttpTarget {
 }
 
 impl Target for HttpTarget {
+    fn names_parsed(&self) -> bool {
+        self.index.as_ref().is_some_and(NameTemplate::names_parsed)
+    }
+
     fn takes_dead_letters(&self) -> bool {
         true
     }

@@ -92,10 +92,12 @@ impl Encode for Encoder {
         }
         let of_batch = OfBatch::of(entry, has_origin || matches!(key, KeyOf::Stream), has_origin);
         let mut peers = (has_origin || matches!(key, KeyOf::Peer)).then(|| entry.peers());
+        let mut own_fields = entry.batch.record_fields();
         let mut peer_text = String::new();
         let sequences = entry.batch.header.first_sequence..;
         for (index, (record, sequence)) in entry.batch.records().zip(sequences).enumerate() {
             let peer = peers.as_mut().and_then(Iterator::next);
+            let own = own_fields.next();
             if index < skip {
                 continue;
             }
@@ -109,14 +111,14 @@ impl Encode for Encoder {
                 KeyOf::Stream => Some(of_batch.stream.as_bytes()),
                 KeyOf::Listener => Some(of_batch.listener.as_bytes()),
                 KeyOf::Peer => Some(peer_text.as_bytes()).filter(|key| !key.is_empty()),
-                KeyOf::Fields(keys) => Some(keys.name(record).as_bytes()),
+                KeyOf::Fields(keys) => Some(keys.name(record, own.as_ref()).as_bytes()),
                 KeyOf::None => None,
             };
             let headers = has_origin.then(|| of_batch.headers(&peer_text, sequence));
             let headers_bytes = if has_origin { ORIGIN_BYTES + of_batch.listener.len() } else { 0 };
             each(Message {
                 record: (entry.lane, number + (index - skip) as u64),
-                topic: topics.name(record),
+                topic: topics.name(record, own.as_ref()),
                 key,
                 value,
                 headers,

@@ -216,6 +216,10 @@ fn parse_key(text: &str) -> Result<Key, String> {
 struct OpenKafka(Arc<KafkaSettings>);
 
 impl Target for OpenKafka {
+    fn names_parsed(&self) -> bool {
+        self.0.template.names_parsed() || matches!(&self.0.key, Key::Template(key) if key.names_parsed())
+    }
+
     fn holds_back(&self) -> bool {
         self.0.is_exactly_once && !self.0.keep.is_zero()
     }

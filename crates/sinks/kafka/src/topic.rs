@@ -11,7 +11,15 @@ const KEY_BYTES_MAX: usize = 1024;
 
 static RULES: NameRules = NameRules {
     what: "topic",
-    fields: &[Field::Listener, Field::Host, Field::App, Field::Facility, Field::Severity, Field::Date],
+    fields: &[
+        Field::Listener,
+        Field::Host,
+        Field::App,
+        Field::Facility,
+        Field::Severity,
+        Field::Date,
+        Field::Parsed,
+    ],
     missing: "none",
     letter,
     bytes_max: TOPIC_BYTES_MAX,

@@ -97,7 +97,12 @@ impl Encode for Encoder {
             DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
         });
         let stream = if *has_origin { entry.batch.header.stream.to_string() } else { String::new() };
-        for (index, (sequence, record, peer)) in entry.numbered().enumerate().skip(skip) {
+        let mut own_fields = entry.batch.record_fields();
+        for (index, (sequence, record, peer)) in entry.numbered().enumerate() {
+            let own = own_fields.next();
+            if index < skip {
+                continue;
+            }
             let mut headers = HeaderMap::new();
             if let Some(time) = &time {
                 headers.insert("Bbq-Listener", header_text(origin.listener));
@@ -108,7 +113,7 @@ impl Encode for Encoder {
                 headers.insert("Bbq-Stream", stream.as_str());
                 headers.insert("Bbq-Sequence", sequence.to_string());
             }
-            let name = names.name(record);
+            let name = names.name(record, own.as_ref());
             if subject.as_str() != name {
                 *subject = name.into();
             }

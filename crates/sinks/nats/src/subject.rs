@@ -21,6 +21,7 @@ pub(super) static RULES: NameRules = NameRules {
         Field::Host,
         Field::App,
         Field::Date,
+        Field::Parsed,
     ],
     missing: "_",
     letter,

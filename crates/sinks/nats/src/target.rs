@@ -193,6 +193,10 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
 struct OpenNats(Arc<NatsSettings>);
 
 impl Target for OpenNats {
+    fn names_parsed(&self) -> bool {
+        self.0.encoding.template.names_parsed()
+    }
+
     fn holds_back(&self) -> bool {
         !self.0.keep.is_zero()
     }

@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(folder, "dt=2026-01-02/00");
         for (text, says) in [
             ("{listener}/{date}", "{listener} cannot be in a folder; allowed: {date}"),
+            ("{parsed.team}/{date}", "{parsed.team} cannot be in a folder; allowed: {date}"),
             ("{date}/", "empty part"),
             ("a//{date}", "empty part"),
             ("../{date}", "none is . or .."),

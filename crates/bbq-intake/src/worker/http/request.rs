@@ -10,6 +10,7 @@
 //!
 //! The headers are described in `headers`.
 
+use bbq_rules::Rules;
 use bbq_stored::Identity;
 use bbq_wire::SourceKind;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
@@ -78,7 +79,9 @@ impl Source {
         let numbers = headers::numbers(request.headers())?;
         match (numbers, route) {
             (Some(_), Route::Logs(_) | Route::Grpc) => return Err(Refused::NumberedLogs),
-            (Some(_), _) if self.listener().spec.filter.is_some() => return Err(Refused::NumberedFiltered),
+            (Some(_), _) if self.listener().spec.filter.as_ref().is_some_and(Rules::acts) => {
+                return Err(Refused::NumberedFiltered);
+            }
             (Some(_), _) if ack == Ack::None => return Err(Refused::NumbersWithoutAck),
             _ => {}
         }

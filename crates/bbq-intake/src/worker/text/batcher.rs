@@ -92,7 +92,11 @@ impl Batcher {
             message_bytes_max: spec.rules.message_bytes_max as usize,
             ledger,
             undurable,
-            filter: spec.filter.as_ref().map(|rules| Box::new(Filter::new(rules, &spec.source))),
+            filter: spec
+                .filter
+                .as_ref()
+                .filter(|rules| rules.acts())
+                .map(|rules| Box::new(Filter::new(rules, &spec.source))),
         }
     }
 

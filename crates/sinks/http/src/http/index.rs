@@ -22,7 +22,15 @@ pub(super) const OPTION: SpecOption = SpecOption {
 
 static RULES: NameRules = NameRules {
     what: "name of an index",
-    fields: &[Field::Listener, Field::Host, Field::App, Field::Facility, Field::Severity, Field::Date],
+    fields: &[
+        Field::Listener,
+        Field::Host,
+        Field::App,
+        Field::Facility,
+        Field::Severity,
+        Field::Date,
+        Field::Parsed,
+    ],
     missing: "none",
     letter,
     bytes_max: INDEX_BYTES_MAX,
