@@ -283,6 +283,17 @@ impl Rules {
         }
     }
 
+    /// Whether the expression is true of a message. Nothing is counted or logged: somebody tries an expression.
+    ///
+    /// # Errors
+    /// The message does not have what the expression asks for. [`Rules::keeps`] keeps it.
+    pub fn is_true_of(&self, message: &Message<'_>, scratch: &mut Scratch) -> Result<bool, String> {
+        let Inner { condition, parse, .. } = &*self.inner;
+        let Some(condition) = condition else { return Ok(true) };
+        let facts = Facts::new(message, scratch.peer(message.peer), parse.as_ref().map(|rule| &rule.parse));
+        condition.decides(&facts).map_err(|failure| failure.to_string())
+    }
+
     /// Replaces in a record, and appends the result to `out`. Returns `false`, and appends nothing, if the record stays as it is.
     #[inline]
     pub fn redact(&self, source: SourceKind, record: &[u8], out: &mut Vec<u8>) -> bool {

@@ -399,6 +399,12 @@ pub(crate) struct TailArguments {
     /// Only messages that match this regular expression; the first 16 KiB of a message are searched
     #[arg(long, short = 'g', value_name = "REGEX")]
     pub(crate) grep: Option<String>,
+    /// Only messages for which this expression is true, or fails: 'severity <= 4'. It is written as `where` of rules (docs/FILTERS.md)
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub(crate) condition: Option<String>,
+    /// Find fields in messages, for --where and --json: json, logfmt, syslog or /PATTERN/
+    #[arg(long, value_name = "FORM")]
+    pub(crate) parse: Option<String>,
     /// Where to begin: now, beginning (the oldest message in the spool), or how long ago: 90s, 10m, 2h, 1d
     #[arg(long, value_name = "WHEN", default_value = "now", value_parser = Suggested::new(["now", "beginning", "10m"]),
           hide_possible_values = true)]

@@ -2,9 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use bbq_format::otlp::put_body;
-use bbq_spool::Entry;
+use bbq_rules::{Message, Rules, Scratch};
+use bbq_spool::{Entry, ParseFields};
+use bbq_wire::batch::Fields;
 use bbq_wire::{Peer, SourceKind, StreamId};
 use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexBuilder};
@@ -17,6 +20,11 @@ pub(super) const WORD_BYTES_MAX: usize = 1024;
 const REGEX_BYTES_MAX: usize = 256 * 1024;
 /// Memory of what was learnt of it, which makes it fast.
 const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
+
+/// Of an expression, and of `parse`.
+pub(super) const EXPRESSION_BYTES_MAX: usize = 4096;
+/// Patterns in an expression: each may take as much memory as [`REGEX_BYTES_MAX`] and [`REGEX_CACHE_BYTES_MAX`].
+const EXPRESSION_PATTERNS_MAX: usize = 4;
 
 /// From the worst to the most harmless (RFC 5424, section 6.2.1), each with its other names.
 pub const SEVERITIES: [&[&str]; 8] = [
@@ -46,6 +54,10 @@ pub(crate) struct Filter {
     pub(super) severity: Option<RangeInclusive<u8>>,
     pub(super) text: Option<Finder<'static>>,
     pub(super) pattern: Option<Regex>,
+    /// An expression, and what finds fields for it.
+    pub(super) rules: Option<Rules>,
+    /// The same, if it finds fields.
+    pub(super) parser: Option<Arc<dyn ParseFields>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +116,45 @@ pub(super) fn pattern(text: &str) -> Result<Regex, String> {
     pattern.map_err(|error| format!("it is not a regular expression: {error}"))
 }
 
+/// Compiles an expression, and what finds fields for it. They are written as the options of rules.
+///
+/// # Errors
+/// What is wrong, by the name of the option.
+pub(super) fn rules(condition: Option<&str>, parse: Option<&str>) -> Result<Rules, String> {
+    // Each is the word of a function, or stands in a text.
+    let patterns = condition.map_or(0, |condition| condition.matches("matches").count());
+    if patterns > EXPRESSION_PATTERNS_MAX {
+        return Err(format!(
+            "where: a tail has room for {EXPRESSION_PATTERNS_MAX} patterns, and this expression has the word matches {patterns} times; write \
+             one pattern with alternatives: matches(\"a|b\")"
+        ));
+    }
+    let texts = [("where", condition), ("parse", parse)];
+    let texts = texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text?.into())));
+    Rules::parse_text(&serde_json::Value::Object(texts.collect()).to_string())
+}
+
 impl Filter {
     /// Whether a single message may take long to look at.
     pub(super) fn is_costly(&self) -> bool {
-        self.pattern.is_some()
+        self.pattern.is_some() || self.rules.is_some()
+    }
+
+    /// The entry as it is shown: with the fields that are found, if any are looked for.
+    pub(super) fn with_parser<'a>(&'a self, entry: &Entry<'a>) -> Entry<'a> {
+        Entry { parser: self.parser.as_ref(), ..entry.with_batch(entry.batch.clone()) }
+    }
+
+    /// Whether the expression is true of a message, if there is one.
+    ///
+    /// # Errors
+    /// Why it is neither true nor false.
+    pub(super) fn is_true_of<'m>(
+        &self,
+        message: impl FnOnce() -> Message<'m>,
+        scratch: &mut Scratch,
+    ) -> Result<bool, String> {
+        self.rules.as_ref().map_or(Ok(true), |rules| rules.is_true_of(&message(), scratch))
     }
 
     /// Whether a message of the batch may be wanted.
@@ -116,7 +163,9 @@ impl Filter {
         self.listener.as_deref().is_none_or(|listener| listener == entry.origin().listener)
             && self.stream.is_none_or(|stream| stream == header.stream)
             && (header.source == SourceKind::Syslog
-                || (self.facility.is_none() && !self.asks_syslog_alone(header.source)))
+                || (self.facility.is_none() && !self.asks_syslog_alone(header.source))
+                // Of a journal.
+                || entry.batch.record_fields().next().is_some())
     }
 
     /// OpenTelemetry has severities, too.
@@ -124,9 +173,16 @@ impl Filter {
         self.severity.is_some() && source != SourceKind::Otlp
     }
 
-    /// Whether a message of a batch that passes [`Filter::may_want`] is wanted. `scratch` holds the text of a record that is not text.
-    pub(super) fn wants(&self, source: SourceKind, raw: &[u8], peer: Peer, scratch: &mut Vec<u8>) -> bool {
-        if self.peer.is_some_and(|wanted| !wanted.is(peer)) || !self.wants_priority(source, raw) {
+    /// Whether a message of a batch that passes [`Filter::may_want`] is wanted, but for the expression. It may have fields of its `own`.
+    /// `scratch` holds the text of a record that is not text.
+    pub(super) fn wants(
+        &self,
+        (source, raw): (SourceKind, &[u8]),
+        peer: Peer,
+        own: Option<&Fields<'_>>,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        if self.peer.is_some_and(|wanted| !wanted.is(peer)) || !self.wants_priority(source, raw, own) {
             return false;
         }
         if self.text.is_none() && self.pattern.is_none() {
@@ -144,18 +200,27 @@ impl Filter {
             && self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(text))
     }
 
-    fn wants_priority(&self, source: SourceKind, raw: &[u8]) -> bool {
+    fn wants_priority(&self, source: SourceKind, raw: &[u8], own: Option<&Fields<'_>>) -> bool {
         if self.facility.is_none() && self.severity.is_none() {
             return true;
         }
-        let priority = match source {
-            SourceKind::Otlp => bbq_format::otlp::severity_of(raw).map(|severity| (None, severity)),
-            _ => priority(raw).map(|priority| (Some(priority / 8), priority % 8)),
+        let priority = match (own, source) {
+            (Some(own), _) => of_journal(own),
+            (None, SourceKind::Otlp) => {
+                bbq_format::otlp::severity_of(raw).map(|severity| (None, Some(severity)))
+            }
+            (None, _) => priority(raw).map(|priority| (Some(priority / 8), Some(priority % 8))),
         };
         let Some((facility, severity)) = priority else { return false };
         self.facility.is_none_or(|wanted| Some(wanted) == facility)
-            && self.severity.as_ref().is_none_or(|wanted| wanted.contains(&severity))
+            && self.severity.as_ref().is_none_or(|wanted| severity.is_some_and(|is| wanted.contains(&is)))
     }
+}
+
+/// Facility and severity of an entry of the journal.
+fn of_journal(own: &Fields<'_>) -> Option<(Option<u8>, Option<u8>)> {
+    let number = |wanted| own.clone().find(|(name, _)| *name == wanted)?.1.parse().ok();
+    Some((number("SYSLOG_FACILITY"), number("PRIORITY")))
 }
 
 /// `<34>` in front of a syslog message.
@@ -210,7 +275,8 @@ mod tests {
             pattern: Some(pattern("user=[a-z]+$").unwrap()),
             ..Filter::default()
         };
-        let wants = |raw: &str, peer| filter.wants(SourceKind::Syslog, raw.as_bytes(), peer, &mut Vec::new());
+        let wants =
+            |raw: &str, peer| filter.wants((SourceKind::Syslog, raw.as_bytes()), peer, None, &mut Vec::new());
         assert!(wants("<34>login of user=joe", peer));
         for (raw, peer) in [
             ("<38>login of user=joe", peer),

@@ -1,11 +1,14 @@
 //! What a viewer asks for, as the query of the URL.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_wire::StreamId;
 use memchr::memmem::Finder;
 
-use super::filter::{Filter, PeerFilter, WORD_BYTES_MAX, facility, pattern, severities};
+use super::filter::{
+    EXPRESSION_BYTES_MAX, Filter, PeerFilter, WORD_BYTES_MAX, facility, pattern, rules, severities,
+};
 
 /// Messages per second for a viewer: more than anybody reads.
 const RATE_MAX: u32 = 1000;
@@ -34,11 +37,28 @@ impl TailQuery {
     /// A word is unknown, or a value is not one of it. The text says what to write.
     pub(crate) fn of(query: &str) -> Result<TailQuery, String> {
         let mut wanted = TailQuery { filter: Filter::default(), from: From::Now, rate: RATE_MAX };
+        let (mut condition, mut parse) = (None, None);
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if value.len() > WORD_BYTES_MAX {
-                return Err(format!("{key} has {} bytes, at most {WORD_BYTES_MAX}", value.len()));
+            let rule = match &*key {
+                "where" => Some(&mut condition),
+                "parse" => Some(&mut parse),
+                _ => None,
+            };
+            let bytes_max = if rule.is_some() { EXPRESSION_BYTES_MAX } else { WORD_BYTES_MAX };
+            if value.len() > bytes_max {
+                return Err(format!("{key} has {} bytes, at most {bytes_max}", value.len()));
             }
-            wanted.set(&key, &value).map_err(|what| format!("{key}={value}: {what}"))?;
+            match rule {
+                Some(rule) => *rule = Some(value.into_owned()),
+                None => wanted.set(&key, &value).map_err(|what| format!("{key}={value}: {what}"))?,
+            }
+        }
+        if condition.is_some() || parse.is_some() {
+            let rules = rules(condition.as_deref(), parse.as_deref())?;
+            if rules.parses() {
+                wanted.filter.parser = Some(Arc::new(rules.clone()));
+            }
+            wanted.filter.rules = Some(rules);
         }
         Ok(wanted)
     }
@@ -73,7 +93,8 @@ impl TailQuery {
             }
             _ => {
                 return Err(
-                    "use listener, peer, stream, facility, severity, text, grep, from or rate".to_owned()
+                    "use listener, peer, stream, facility, severity, text, grep, where, parse, from or rate"
+                        .to_owned(),
                 );
             }
         }
@@ -117,10 +138,18 @@ mod tests {
             ("rate=0", "1 to 1000"),
             ("stream=12", "32 hexadecimal"),
             ("peer=host.example", "in numbers"),
+            ("where=sverity+<+4", "where: column 1: \"sverity\" is not a name (did you mean \"severity\"?)"),
+            ("where=parsed.level+==+1", "where: column 1: nothing is parsed"),
+            ("parse=xml", "parse: \"xml\" is not one of json, logfmt, syslog or /PATTERN/"),
         ] {
             let said = TailQuery::of(wrong).unwrap_err();
             assert!(said.contains(says), "{said}");
         }
         assert!(TailQuery::of(&format!("text={}", "x".repeat(2000))).is_err());
+        assert!(TailQuery::of(&format!("where=message=='{}'", "x".repeat(4000))).is_ok());
+        assert!(TailQuery::of(&format!("where=message=='{}'", "x".repeat(4100))).is_err());
+        let patterns = |count: usize| ["message.matches('a')"].repeat(count).join("%7C%7C");
+        assert!(TailQuery::of(&format!("where={}", patterns(4))).is_ok());
+        assert!(TailQuery::of(&format!("where={}", patterns(5))).unwrap_err().contains("4 patterns"));
     }
 }

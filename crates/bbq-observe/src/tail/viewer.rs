@@ -4,8 +4,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bbq_format::{BatchMessage, BatchTexts};
+use bbq_rules::{Attributes, FieldSet, Message};
 use bbq_spec::unix_ns;
 use bbq_spool::{Cursor, Entry, Group, GroupCursor, LanePlace, LaneReader, Next, Scratch, Spool};
+use bbq_wire::batch::Output;
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -49,6 +51,8 @@ pub(super) struct Viewer {
     part: Option<(Group, GroupCursor, usize)>,
     scratch: Scratch,
     text: Vec<u8>,
+    /// For the expression.
+    memory: bbq_rules::Scratch,
     out: Outlet,
     _place: Place,
 }
@@ -61,6 +65,9 @@ struct Outlet {
     lines: u64,
     /// Messages that were not looked at or not sent, since the last line about them.
     skipped: u64,
+    /// Messages for which the expression was neither true nor false, since the last line about them, and why the first of them.
+    failed: u64,
+    failure: String,
     told: Instant,
     sent: Instant,
 }
@@ -94,7 +101,17 @@ impl Viewer {
             part: None,
             scratch: Scratch::default(),
             text: Vec::new(),
-            out: Outlet { pieces, piece: Vec::new(), lines: 0, skipped: 0, told: now, sent: now },
+            memory: bbq_rules::Scratch::default(),
+            out: Outlet {
+                pieces,
+                piece: Vec::new(),
+                lines: 0,
+                skipped: 0,
+                failed: 0,
+                failure: String::new(),
+                told: now,
+                sent: now,
+            },
             _place: place,
         }
     }
@@ -227,7 +244,7 @@ impl Viewer {
         read: &mut usize,
         deadline: Instant,
     ) -> bool {
-        let Viewer { filter, scratch, text, out, allowance, is_behind, since_ns, .. } = self;
+        let Viewer { filter, scratch, text, memory, out, allowance, is_behind, since_ns, .. } = self;
         let mut has_begun = false;
         let clock_messages = if filter.is_costly() { 1 } else { CLOCK_MESSAGES };
         let end = group.try_for_each(cursor, scratch, |entry: &Entry<'_>| {
@@ -235,10 +252,11 @@ impl Viewer {
                 *read = 0;
                 return Ok(());
             }
+            let entry = &filter.with_parser(entry);
             let source = entry.batch.header.source;
             let mut texts = None;
             let first = *read;
-            for (index, (sequence, raw, peer)) in entry.numbered().enumerate().skip(first) {
+            for (index, looked) in looked_at(entry).enumerate().skip(first) {
                 if (has_begun && index % clock_messages == 0 && Instant::now() >= deadline)
                     || if *is_behind { !out.has_room() } else { *allowance < 1.0 }
                 {
@@ -246,12 +264,13 @@ impl Viewer {
                     return Err(());
                 }
                 has_begun = true;
-                if filter.wants(source, raw, peer, text) {
-                    let texts = texts.get_or_insert_with(|| BatchTexts::of(entry));
-                    let shown = shown(raw);
-                    let (detail, fields) = (None, None);
-                    let message = BatchMessage { sequence, bytes: raw, shown, peer, detail, fields };
-                    texts.append_json(message, &mut out.piece);
+                let BatchMessage { bytes, peer, fields, .. } = &looked;
+                if filter.wants((source, *bytes), *peer, fields.as_ref(), text)
+                    && out.counted(filter.is_true_of(|| of_rules(entry, &looked), memory))
+                {
+                    texts
+                        .get_or_insert_with(|| BatchTexts::of(entry))
+                        .append_json(BatchMessage { shown: shown(looked.bytes), ..looked }, &mut out.piece);
                     out.lines += 1;
                     *allowance -= 1.0;
                     if !*is_behind && !out.has_room() {
@@ -265,6 +284,42 @@ impl Viewer {
         // What was saved is for the newest.
         *allowance = allowance.max(0.0);
         end.is_ok()
+    }
+}
+
+/// The messages of a batch.
+fn looked_at<'a>(entry: &'a Entry<'a>) -> impl Iterator<Item = BatchMessage<'a>> {
+    let mut details = entry.batch.details();
+    let mut own_fields = entry.batch.record_fields();
+    entry.numbered().map(move |(sequence, bytes, peer)| BatchMessage {
+        sequence,
+        bytes,
+        shown: bytes,
+        peer,
+        detail: details.next(),
+        fields: own_fields.next(),
+    })
+}
+
+/// A message as an expression sees it.
+fn of_rules<'a>(entry: &'a Entry<'a>, looked: &BatchMessage<'a>) -> Message<'a> {
+    let (origin, header) = (entry.origin(), &entry.batch.header);
+    let fields = entry.batch.fields();
+    Message {
+        record: looked.bytes,
+        source: header.source,
+        listener: origin.listener,
+        peer: looked.peer,
+        received_ns: origin.received_ns,
+        stream: header.stream,
+        sequence: looked.sequence,
+        attributes: Attributes {
+            fields: match looked.fields.clone() {
+                Some(own) => FieldSet::Record(fields, own),
+                None => FieldSet::Batch(fields),
+            },
+            output: looked.detail.map_or(Output::Unknown, |detail| detail.output),
+        },
     }
 }
 
@@ -285,14 +340,32 @@ impl Outlet {
         self.piece.len() < PIECE_BYTES
     }
 
-    /// Says how many messages were skipped, or that the server is there.
+    /// Whether a message is shown for which the expression gave this. One for which it fails is, as rules keep it.
+    fn counted(&mut self, is_true: Result<bool, String>) -> bool {
+        is_true.unwrap_or_else(|failure| {
+            if self.failed == 0 {
+                self.failure = failure;
+            }
+            self.failed += 1;
+            true
+        })
+    }
+
+    /// Says how many messages were skipped, for how many the expression failed, or that the server is there.
     fn tell(&mut self) {
         let now = Instant::now();
-        if self.skipped > 0 && now.saturating_duration_since(self.told) >= TELL_INTERVAL {
+        let is_due = now.saturating_duration_since(self.told) >= TELL_INTERVAL;
+        let mut lines = String::new();
+        if is_due && self.skipped > 0 {
+            lines += &(json!({ "skipped": self.skipped }).to_string() + "\n");
+        }
+        if is_due && self.failed > 0 {
+            lines += &(json!({ "where_failed": self.failed, "why": self.failure }).to_string() + "\n");
+        }
+        if !lines.is_empty() {
             self.told = now;
-            let line = json!({ "skipped": self.skipped }).to_string() + "\n";
-            if self.pieces.try_send(line.into()).is_ok() {
-                (self.skipped, self.sent) = (0, now);
+            if self.pieces.try_send(lines.into()).is_ok() {
+                (self.skipped, self.failed, self.sent) = (0, 0, now);
             }
         } else if self.piece.is_empty() && now.saturating_duration_since(self.sent) >= SILENCE_MAX {
             let is_taken = self.pieces.try_send(Bytes::from_static(b"\n")).is_ok();

@@ -15,16 +15,24 @@ pub(super) struct Printer {
     has_colours: bool,
 }
 
-/// What of a line people see. All but `skipped` is of a message.
+/// What of a line people see. All but `skipped`, `where_failed` and `why` is of a message.
 #[derive(Deserialize)]
 struct Line {
     skipped: Option<u64>,
+    /// For how many messages the expression failed, and why.
+    where_failed: Option<u64>,
+    #[serde(default)]
+    why: String,
     time: Option<String>,
     #[serde(default)]
     listener: String,
     peer: Option<String>,
     peer_pid: Option<u32>,
     severity: Option<String>,
+    appname: Option<String>,
+    procid: Option<String>,
+    /// Of syslog: the text behind the header.
+    msg: Option<String>,
     message: Option<String>,
     message_base64: Option<String>,
     message_bytes: Option<u64>,
@@ -51,6 +59,12 @@ impl Printer {
         if let Some(skipped) = read.skipped {
             let why = "more messages came than the server had time for, or than a viewer gets";
             return Ok(Some(format!("{skipped} messages were skipped: {why}")));
+        }
+        if let Some(failed) = read.where_failed {
+            let why = safe(&read.why);
+            return Ok(Some(format!(
+                "the expression of --where failed for {failed} messages, which are shown, as rules keep them: {why}"
+            )));
         }
         let text =
             if self.is_json { safe_json(line).into_owned() } else { self.of_message(&read).into_bytes() };
@@ -84,6 +98,11 @@ impl Printer {
             (None, None, Some(base64)) => format!("base64:{base64}"),
             (None, None, None) => String::new(),
         };
+        // In a message of syslog the header has the program; an entry of the journal has no header.
+        if let (Some(program), None) = (&line.appname, &line.msg) {
+            let pid = line.procid.as_deref().map(|pid| format!("[{pid}]")).unwrap_or_default();
+            let _infallible = write!(text, " {}{}:", safe(program), safe(&pid));
+        }
         let _infallible = write!(text, " {message}");
         if let Some(bytes) = line.message_bytes {
             let _infallible = write!(text, " ... ({bytes} bytes)");
@@ -122,11 +141,30 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_of_the_journal_is_shown_with_its_program() {
+        let plain = Printer::new(false, false);
+        let shown_of = |rest: &str| {
+            let line = format!("{{\"time\":\"2026-01-31T12:00:00.123456789Z\",\"listener\":\"j\",{rest}}}");
+            shown(&plain, &line).0
+        };
+        assert_eq!(
+            shown_of(r#""severity":"err","appname":"sshd","procid":"7","message":"hello""#),
+            "2026-01-31T12:00:00.123Z j err sshd[7]: hello\n"
+        );
+        assert_eq!(
+            shown_of(r#""appname":"su","procid":"7","message":"<34>su[7]: hello","msg":"hello""#),
+            "2026-01-31T12:00:00.123Z j <34>su[7]: hello\n"
+        );
+    }
+
+    #[test]
     fn what_is_no_message_goes_elsewhere() {
         let plain = Printer::new(false, false);
         assert_eq!(shown(&plain, ""), (String::new(), None));
         let (text, warning) = shown(&plain, r#"{"skipped":7}"#);
         assert!(text.is_empty() && warning.unwrap().starts_with("7 messages were skipped"));
+        let (text, warning) = shown(&plain, r#"{"where_failed":3,"why":"no severity"}"#);
+        assert!(text.is_empty() && warning.unwrap().contains("failed for 3 messages"));
         assert!(shown(&plain, "<html>").1.is_some());
     }
 }

@@ -109,6 +109,8 @@ fn request(
         ("severity", &arguments.severity),
         ("text", &arguments.text),
         ("grep", &arguments.grep),
+        ("where", &arguments.condition),
+        ("parse", &arguments.parse),
     ] {
         if let Some(value) = value {
             query.append_pair(key, value);

@@ -5,6 +5,8 @@
 use std::net::UdpSocket;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use super::tail::Tail;
 use crate::support::session::{Session, batch};
 use crate::support::{BBQ, Server, Setup, refused_start};
@@ -63,10 +65,42 @@ fn each_shows_what_it_says_and_nothing_else() {
         (vec!["--text", "items 500"], &["GET /items 500 in 12 ms"]),
         (vec!["--grep", "in [0-9]{2} ms$"], &["GET /items 500 in 12 ms"]),
         (vec!["--grep", "(?i)CLIENT|crit"], &["<34>auth crit", "of a client"]),
+        (vec!["--where", "listener == 'sys' && has(severity) && severity <= 3"], &syslog[..2]),
+        (
+            vec![
+                "--parse",
+                "/ (?<status>[0-9]+) in/",
+                "--where",
+                "has(parsed.status) && int(parsed.status) >= 500",
+            ],
+            &["GET /items 500 in 12 ms"],
+        ),
     ] {
         let tail = Tail::start(&setup, &[&["--json", "--from", "beginning"], &*arguments].concat());
         assert_eq!(tail.messages(2 * messages.len()), [messages, messages].concat(), "{arguments:?}");
     }
+}
+
+#[test]
+fn messages_for_which_an_expression_fails_are_shown_and_counted() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    let server = setup.start();
+    server.send(0, b"level=warn n=1\nlevel=info n=2\nn=3\n");
+    server.wait_delivered(3);
+    let arguments =
+        ["--json", "--from", "beginning", "--parse", "logfmt", "--where", "parsed.level == 'warn'"];
+    let tail = Tail::start(&setup, &arguments);
+    let lines: Vec<Value> = (0..2).map(|_| serde_json::from_str(&tail.line()).expect("JSON")).collect();
+    let found: Vec<_> = lines.iter().map(|line| (&line["message"], &line["parsed"])).collect();
+    let expected = [
+        (&json!("level=warn n=1"), &json!({ "level": "warn", "n": "1" })),
+        (&json!("n=3"), &json!({ "n": "3" })),
+    ];
+    assert_eq!(found, expected);
+    let warning = tail.warning();
+    assert!(warning.contains("--where failed for 1 message") && warning.contains("level"), "{warning}");
+    let log = setup.log();
+    assert!(!log.contains("cannot evaluate"), "a viewer's expression is in the log: {log}");
 }
 
 #[test]
@@ -78,6 +112,13 @@ fn one_that_cannot_be_is_refused_with_what_to_write() {
         (["--severity", "loud"], "use emerg, alert"),
         (["--from", "soon"], "use now, beginning"),
         (["--peer", "localhost"], "in numbers"),
+        (
+            ["--where", "sverity <= 4"],
+            "where: column 1: \"sverity\" is not a name (did you mean \"severity\"?)",
+        ),
+        (["--where", "parsed.level == 'x'"], "nothing is parsed; write parse"),
+        (["--where", "severity <= 'x'"], "where: column 10: an integer does not compare with a text"),
+        (["--parse", "xml"], "json, logfmt, syslog or /PATTERN/"),
     ] {
         let mut command = Command::new(BBQ);
         let (code, said) = refused_start(command.args(["tail", "--admin", &setup.admin()]).args(arguments));

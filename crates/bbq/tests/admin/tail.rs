@@ -64,6 +64,11 @@ impl Tail {
         self.warnings.try_iter().collect()
     }
 
+    /// The next line on standard error.
+    pub(super) fn warning(&self) -> String {
+        self.warnings.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nothing was told: {:?}", self.rest()))
+    }
+
     /// What came and was not taken.
     pub(super) fn rest(&self) -> Vec<String> {
         self.lines.try_iter().collect()
