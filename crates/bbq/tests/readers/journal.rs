@@ -8,12 +8,13 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
 
 use serde_json::Value;
 
 use crate::support::lineage::Lineage;
 use crate::support::program::Program;
-use crate::support::{BBQ, Setup, assert_balanced, refused_start, run, unpacked};
+use crate::support::{BBQ, PATIENCE, Setup, assert_balanced, refused_start, run, unpacked};
 
 /// Microseconds since 1970 of the first entry: long ago, as this machine's clock may be anywhere.
 const TIME_US: u64 = 1_767_225_600_000_000;
@@ -298,6 +299,23 @@ fn fields_are_in_json_and_filters_choose() {
     assert_eq!(first["fields"].get("OTHER"), None);
 }
 
+/// The first lines of a tail of all that the spool has.
+fn tail(setup: &Setup, arguments: &[&str], count: usize) -> Vec<String> {
+    let mut command = Command::new(BBQ);
+    command.args(["tail", "--from", "beginning", "--admin", &setup.admin()]).args(arguments);
+    let mut tail = Program::start(command.env("NO_COLOR", "1").stdout(Stdio::piped()));
+    let output = tail.stdout.take().expect("piped");
+    let (tell, lines) = sync_channel(count);
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    (0..count).map(|_| lines.recv_timeout(PATIENCE).expect("a line")).collect()
+}
+
 #[test]
 fn the_tail_knows_what_the_journal_says_of_an_entry() {
     let setup = setup_with("&start=beginning");
@@ -309,21 +327,12 @@ fn the_tail_knows_what_the_journal_says_of_an_entry() {
         (["--severity", "crit..err"], &["crit a[2]: a 2", "err a[3]: a 3"][..]),
         (["--where", "fields._PID == '0'"], &["notice a[0]: a 5"]),
     ] {
-        let mut command = Command::new(BBQ);
-        command.args(["tail", "--from", "beginning", "--admin", &setup.admin()]).args(arguments);
-        let mut tail = Program::start(command.env("NO_COLOR", "1").stdout(Stdio::piped()));
-        let mut lines = BufReader::new(tail.stdout.take().expect("piped")).lines();
-        for expected in expected {
-            let line = lines.next().expect("a line").expect("text");
+        for (line, expected) in tail(&setup, &arguments, expected.len()).iter().zip(expected) {
             assert!(line.ends_with(&format!(" journal {expected}")), "{line}");
         }
     }
     // Facility, fields and the time of journald are in the JSON.
-    let mut command = Command::new(BBQ);
-    command.args(["tail", "--from", "beginning", "--json", "--admin", &setup.admin()]);
-    let mut tail = Program::start(command.stdout(Stdio::piped()));
-    let line = BufReader::new(tail.stdout.take().expect("piped")).lines().next().expect("a line");
-    let first: Value = serde_json::from_str(&line.expect("text")).expect("JSON");
+    let first: Value = serde_json::from_str(&tail(&setup, &["--json"], 1)[0]).expect("JSON");
     assert_eq!(first["fields"]["_SYSTEMD_UNIT"], "a.service", "{first:#}");
     assert_eq!(first["written"], "2026-01-01T00:00:00.000001000Z", "{first:#}");
     assert_eq!(first["hostname"], "host", "{first:#}");
