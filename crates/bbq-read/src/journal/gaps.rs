@@ -1,11 +1,11 @@
-//! Whether a number that journalctl has left out is in the journal.
+//! Whether journalctl has shown all of an entry.
 //!
-//! journalctl of systemd 252 leaves out an entry now and then that is written while it reads at the end of the files (one of 36,000 in two of
-//! 25 runs). Its number is missing, and later runs begin behind it. So where a number is missing, another run begins before it: what is in the
-//! files by then is shown.
+//! journalctl of systemd 252 now and then leaves the message out of an entry that is written while it reads (one of 36,000 entries, in two of 25
+//! runs); another run shows it. So where an entry has no message, or a number is missing, another run begins before it, and what that one shows
+//! counts.
 //!
-//! Numbers are also missing where journalctl is told what to show, or may not read all files; then nothing is looked for. Where they are missing
-//! for other reasons, as old entries that were deleted, looks become rare until the end of the journal is reached.
+//! Numbers are also missing where journalctl is told what to show, or may not read all files: then none is looked for. Where they are missing for
+//! other reasons, as old entries that were deleted, or a program writes entries without messages, looks that find nothing become rare.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,13 @@ pub(super) struct Gaps {
     after: Instant,
     wait: Duration,
     has_reached_end: bool,
-    /// The sequence number id and the number behind the gap that this run, or the next one, looks into.
-    looked_into: Option<(u128, u64)>,
+    /// The sequence number id and the number of the entry at which this run, or the next one, looks.
+    looked_at: Option<(u128, u64)>,
 }
 
 impl Gaps {
     pub(super) fn new(now: Instant) -> Gaps {
-        Gaps { after: now, wait: WAIT_MIN, has_reached_end: false, looked_into: None }
+        Gaps { after: now, wait: WAIT_MIN, has_reached_end: false, looked_at: None }
     }
 
     /// Nothing more is there now. What was missing before says nothing of what comes.
@@ -37,29 +37,27 @@ impl Gaps {
         }
     }
 
-    /// An entry of an id came, and the last one that is known has the number `before`. Returns whether another run is to look between them.
-    pub(super) fn is_to_look(&mut self, (id, number): (u128, u64), before: u64, now: Instant) -> bool {
-        let is_gap = before > 0 && number > before + 1;
-        if let Some((of, until)) = self.looked_into
+    /// An entry of an id came that is new, with something missing at it or before it, or nothing. Returns whether another run is to look.
+    pub(super) fn is_to_look(&mut self, id: u128, number: u64, is_missing: bool, now: Instant) -> bool {
+        if let Some((of, until)) = self.looked_at
             && of == id
-            && number > before
         {
-            if number < until {
+            if number >= until {
+                self.looked_at = None;
+            }
+            if !is_missing {
                 // It was there.
                 self.wait = WAIT_MIN;
-                return false;
-            }
-            self.looked_into = None;
-            if is_gap {
+            } else if number >= until {
                 self.after = now + self.wait;
                 self.wait = (2 * self.wait).min(WAIT_MAX);
                 return false;
             }
         }
-        if !is_gap || now < self.after {
+        if !is_missing || now < self.after {
             return false;
         }
-        self.looked_into = Some((id, number));
+        self.looked_at = Some((id, number));
         true
     }
 }
@@ -69,29 +67,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_looked_into_once_and_looks_that_find_nothing_become_rare() {
+    fn what_is_missing_is_looked_for_once_and_looks_that_find_nothing_become_rare() {
         let now = Instant::now();
         let mut gaps = Gaps::new(now);
-        let mut look = |id, before, number, after| {
-            gaps.is_to_look((id, number), before, now + Duration::from_secs(after))
+        let mut look = |id, number, is_missing, after| {
+            gaps.is_to_look(id, number, is_missing, now + Duration::from_secs(after))
         };
-        assert!(!look(7, 0, 5, 0), "nothing was read before");
-        assert!(!look(7, 5, 6, 0));
-        assert!(look(7, 6, 8, 0));
+        assert!(!look(7, 6, false, 0));
+        assert!(look(7, 8, true, 0));
         // The other run shows it.
-        assert!(!look(7, 6, 7, 0) && !look(7, 7, 8, 0) && !look(9, 1, 2, 0));
-        assert!(look(9, 2, 4, 0), "of another id");
-        // The other run does not show it, and passes entries that are known.
-        assert!(!look(9, 2, 2, 0) && !look(9, 2, 4, 0));
-        assert!(!look(9, 4, 6, 0), "too soon");
+        assert!(!look(7, 7, false, 0) && !look(7, 8, false, 0) && !look(9, 2, false, 0));
+        assert!(look(9, 4, true, 0), "of another id");
+        // The other run does not show it.
+        assert!(!look(9, 4, true, 0));
+        assert!(!look(9, 6, true, 0), "too soon");
         let mut later = 0;
         for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
             later += wait;
-            assert!(look(9, 6, 8, later) && !look(9, 6, 8, later) && !look(9, 6, 8, later), "{wait}");
+            assert!(
+                look(9, 8, true, later) && !look(9, 8, true, later) && !look(9, 8, true, later),
+                "{wait}"
+            );
         }
-        assert!(look(9, 6, 8, later + 60));
-        // What was behind the gap is gone, too.
-        assert!(!look(9, 6, 9, later + 60) && !look(9, 9, 11, later + 60));
+        assert!(look(9, 8, true, later + 60));
+        // It is gone meanwhile, and so is what was behind it.
+        assert!(!look(9, 9, true, later + 60) && !look(9, 11, true, later + 60));
     }
 
     #[test]
@@ -99,11 +99,11 @@ mod tests {
         let now = Instant::now();
         let mut gaps = Gaps::new(now);
         for is_first in [true, false] {
-            assert_eq!(gaps.is_to_look((7, 9), 6, now), is_first);
-            assert!(!gaps.is_to_look((7, 9), 6, now) && !gaps.is_to_look((7, 9), 6, now));
+            assert_eq!(gaps.is_to_look(7, 9, true, now), is_first);
+            assert!(!gaps.is_to_look(7, 9, true, now) && !gaps.is_to_look(7, 9, true, now));
             gaps.reach_end(now);
-            assert_eq!(gaps.is_to_look((7, 9), 6, now), is_first);
-            assert!(!gaps.is_to_look((7, 9), 6, now));
+            assert_eq!(gaps.is_to_look(7, 9, true, now), is_first);
+            assert!(!gaps.is_to_look(7, 9, true, now));
         }
     }
 }

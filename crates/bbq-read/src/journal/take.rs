@@ -25,7 +25,7 @@ enum Taken {
     Done,
     /// The catalog must be written first, or a batch be handed over.
     Waits,
-    /// The journal was restored from a copy, or journalctl has left out an entry: another run begins here.
+    /// The journal was restored from a copy, or journalctl has left out something: another run begins here.
     Again(Place),
     /// There are too many ids.
     TooManyIds,
@@ -134,7 +134,7 @@ impl JournalReader {
             let known = KnownId { seqnum_id: id, generation: 0, fork: 0 };
             self.streams.insert(id, JournalStream::new(self.contents.salt, known, 0, store));
         }
-        if self.is_to_look_before(cursor, now) {
+        if self.is_to_look_again(cursor, now) {
             return Taken::Again(self.progress.place());
         }
         let order = self.progress.read(Place::from(*cursor));
@@ -160,12 +160,16 @@ impl JournalReader {
         Taken::Done
     }
 
-    /// Whether journalctl may have left out what is before this entry.
-    fn is_to_look_before(&mut self, cursor: &Cursor, now: Instant) -> bool {
+    /// Whether journalctl may have left out the message of this entry, or what is before it.
+    fn is_to_look_again(&mut self, cursor: &Cursor, now: Instant) -> bool {
         let Some(stream) = self.streams.get(&cursor.seqnum_id) else { return false };
-        let may_have_gaps = self.rules.is_choosy() || self.problems.rights.is_some() || stream.is_resting;
-        let entry = (cursor.seqnum_id, cursor.seqnum);
-        !may_have_gaps && self.gaps.is_to_look(entry, stream.read, now)
+        if stream.is_resting || cursor.seqnum <= stream.read {
+            return false;
+        }
+        let may_have_gaps = self.rules.is_choosy() || self.problems.rights.is_some();
+        let is_gap = !may_have_gaps && stream.read > 0 && cursor.seqnum > stream.read + 1;
+        let is_missing = is_gap || self.entry.message_bytes.is_none();
+        self.gaps.is_to_look(cursor.seqnum_id, cursor.seqnum, is_missing, now)
     }
 
     /// Adds the entry to the open batch of its stream.

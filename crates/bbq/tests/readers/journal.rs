@@ -419,13 +419,15 @@ fn without_rights_or_files_or_journalctl_somebody_is_told() {
     );
 }
 
-/// A file with these entries, as journalctl writes them.
-fn exported(setup: &Setup, numbers: std::ops::RangeInclusive<u64>) -> PathBuf {
+/// A file with these entries, as journalctl writes them; one of them without its message.
+fn exported(setup: &Setup, numbers: std::ops::RangeInclusive<u64>, without: Option<u64>) -> PathBuf {
     let entry = |number: u64| {
         let time = TIME_US + number;
+        let message =
+            if without == Some(number) { String::new() } else { format!("MESSAGE=system {number}\n") };
         format!(
             "__CURSOR=s=eb77cfe1343043ef96f9e7fbcf091121;i={number:x};b=0123456789abcdef0123456789abcdef;m={number:x};t={time:x};x=1\n\
-             MESSAGE=system {number}\n\n"
+             {message}\n"
         )
     };
     let path = setup.path().join(format!("export-{}-{}", numbers.start(), numbers.end()));
@@ -435,32 +437,37 @@ fn exported(setup: &Setup, numbers: std::ops::RangeInclusive<u64>) -> PathBuf {
 
 /// Three good entries, then what the test says.
 fn hostile(setup: &Setup, rest: &str) {
-    script(setup, &format!("cat {}\n{rest}", exported(setup, 1..=3).display()));
+    script(setup, &format!("cat {}\n{rest}", exported(setup, 1..=3, None).display()));
 }
 
-/// journalctl of systemd 252 leaves out an entry now and then that is written while it reads.
+/// journalctl of systemd 252 leaves the message out of an entry now and then that is written while it reads.
 #[test]
-fn an_entry_that_journalctl_left_out_is_looked_for() {
-    let setup = setup_with("&journalctl={dir}/journalctl");
-    let mut journal = Journal::create(&setup);
-    let [all, first, last] =
-        [1..=5, 1..=3, 5..=5].map(|numbers| exported(&setup, numbers).display().to_string());
-    let go = setup.path().join("go");
-    let wait = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
-    script(
-        &setup,
-        &format!(
-            "case \"$*\" in *--cursor=*) cat {all};; *) cat {first}; {wait}; cat {last};; esac; exec sleep 1000"
-        ),
-    );
-    let server = setup.start();
-    server.wait_delivered(3);
-    fs::write(go, "").expect("a file");
-    let status = server.wait_delivered(5);
-    assert_eq!(status["readers"][0]["restarts"], 0, "{status:#}");
-    assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    journal.entries.insert("system".to_owned(), 5);
-    journal.assert_each_once(&setup);
+fn an_entry_that_journalctl_did_not_show_as_a_whole_is_read_again() {
+    for (second, without) in [(5..=6, None), (4..=6, Some(4)), (4..=6, Some(6))] {
+        let setup = setup_with("&journalctl={dir}/journalctl");
+        let mut journal = Journal::create(&setup);
+        let all = exported(&setup, 1..=7, None);
+        let (first, second) = (exported(&setup, 1..=3, None), exported(&setup, second, without));
+        let go = setup.path().join("go");
+        script(
+            &setup,
+            &format!(
+                "case \"$*\" in *--cursor=*) cat {};; *) cat {}; while [ ! -e {} ]; do sleep 0.05; done; cat {};; esac; exec sleep 1000",
+                all.display(),
+                first.display(),
+                go.display(),
+                second.display()
+            ),
+        );
+        let server = setup.start();
+        server.wait_delivered(3);
+        fs::write(go, "").expect("a file");
+        let status = server.wait_delivered(7);
+        assert_eq!(status["readers"][0]["restarts"], 0, "{status:#}");
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        journal.entries.insert("system".to_owned(), 7);
+        journal.assert_each_once(&setup);
+    }
 }
 
 #[test]
