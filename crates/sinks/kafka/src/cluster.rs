@@ -16,8 +16,7 @@ use super::copies::Copies;
 use super::link::Ended;
 use super::places::Place;
 use super::problem::{described, described_code, needs_operator, remedy};
-use super::progress::PROGRESS_PARTITION;
-use super::settings::KafkaSettings;
+use super::settings::{KafkaSettings, PROGRESS_PARTITION};
 use super::thread::Call;
 
 /// Brokers that do not respond to a question within this time are away.

@@ -18,12 +18,11 @@ use super::known_end::KnownEnd;
 use super::link::{Ended, KafkaLink};
 use super::places::{Place, Places};
 use super::problem::{MAJORITY, described, described_code, is_fenced, needs_operator, remedy};
-use super::progress::{PROGRESS_PARTITION, Progress};
-use super::sent::Sent;
-use super::settings::KafkaSettings;
+use super::progress::Progress;
+use super::sent::{PROGRESS, Sent};
+use super::settings::{KafkaSettings, PROGRESS_PARTITION};
 use super::thread::Call;
 use super::topics::KnownTopics;
-use super::transaction::PROGRESS;
 
 /// Brokers that do not go on with what they were given within this time are away.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -37,10 +37,12 @@ use super::connection::{CALL_TIMEOUT, Connection};
 use super::link::{Ended, KafkaLink};
 use super::places::{Place, Places};
 use super::problem::described;
-use super::progress::{Found, PROGRESS_PARTITION, Progress, Reader};
+use super::progress::{Found, Progress, Reader};
 use super::records::Records;
+use super::sent::{FIRST, PROGRESS};
+use super::settings::PROGRESS_PARTITION;
 use super::thread::Call;
-use super::transaction::{FIRST, PROGRESS, Unsent, send};
+use super::transaction::{Unsent, send};
 
 /// For so long messages may be behind open transactions of others before this sink ends its own there.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ use super::context::Context;
 use super::link::Ended;
 use super::places::Places;
 use super::problem::{MAJORITY, described};
-use super::settings::KafkaSettings;
+use super::settings::{KafkaSettings, PROGRESS_PARTITION};
 use super::thread::Call;
 
 /// Longer than a transaction of another server can stay open that began before, with the time that the coordinator takes to notice.
@@ -41,9 +41,6 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How many records at the end are read first; eight times as many if the own one is not among them.
 const FIRST_WINDOW: i64 = 1000;
 const WINDOW_FACTOR: i64 = 8;
-
-/// All records are in this partition.
-pub(super) const PROGRESS_PARTITION: i32 = 0;
 
 /// The last record of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,11 @@ use std::collections::HashSet;
 use std::collections::hash_map::{DefaultHasher, Entry, HashMap};
 use std::hash::{Hash as _, Hasher as _};
 
+/// Stands for the record about the progress.
+pub(super) const PROGRESS: usize = 0;
+/// Messages are numbered from this one on.
+pub(super) const FIRST: usize = PROGRESS + 1;
+
 /// A message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentMessage {
@@ -55,13 +60,13 @@ impl Sent {
 
     /// The topic of the message with this number.
     pub(super) fn topic_of_number(&self, number: usize) -> Option<&str> {
-        let message = number.checked_sub(1).and_then(|index| self.messages.get(index))?;
+        let message = number.checked_sub(FIRST).and_then(|index| self.messages.get(index))?;
         Some(&self.topics[message.topic])
     }
 
     /// The message with this number, which is counted from 1.
     pub(super) fn get(&self, number: usize) -> Option<SentMessage> {
-        number.checked_sub(1).and_then(|index| self.messages.get(index).copied())
+        number.checked_sub(FIRST).and_then(|index| self.messages.get(index).copied())
     }
 
     /// Adds a message. A `key` is needed for [`Sent::delivered`].

@@ -7,6 +7,9 @@ use bbq_format::names::NameTemplate;
 
 use super::security::Security;
 
+/// The topic of the progress has all of its records in this partition.
+pub(super) const PROGRESS_PARTITION: i32 = 0;
+
 /// A checked SPEC.
 #[derive(Debug)]
 pub(super) struct KafkaSettings {

@@ -24,11 +24,11 @@ use super::known_end::Look;
 use super::link::{Ended, KafkaLink};
 use super::places::Places;
 use super::problem::{Verdict, described, described_code, verdict};
-use super::progress::{PROGRESS_PARTITION, Progress};
+use super::progress::Progress;
 use super::records::Records;
 use super::rights::Rights;
-use super::sent::{Sent, SentMessage};
-use super::settings::{KafkaSettings, Key};
+use super::sent::{FIRST, PROGRESS, Sent, SentMessage};
+use super::settings::{KafkaSettings, Key, PROGRESS_PARTITION};
 use super::shared::Shared;
 use super::size::TransactionSize;
 use super::thread::Call;
@@ -49,10 +49,6 @@ const BATCH_BYTES_MIN: usize = 512;
 const FIRST_REFUSALS_MAX: usize = 16;
 /// Messages in a row that are given up between two waits, and at once: see `requests/refusals` of bbq-sink.
 const REFUSED_IN_A_ROW_MAX: usize = 1000;
-/// Stands for the record about the progress.
-pub(super) const PROGRESS: usize = 0;
-/// Messages are numbered from this one on.
-pub(super) const FIRST: usize = PROGRESS + 1;
 /// Stands for a message of the sink's own, which is alone in its transaction.
 const OWN: usize = 1;
 
