@@ -1,6 +1,8 @@
 //! If this fails, a limit that somebody set too small at a broker turns all messages into dead letters, or they are not delivered once it is
 //! mended; or the operator is not told what to do.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::kafka;
@@ -91,7 +93,19 @@ fn a_topic_that_does_not_tell_its_limit_gets_no_spool_of_dead_letters() {
         let lines = lines(3000);
         send(&at_first, &lines, "raise the topic's max.message.bytes");
         kafka.configure(topic, "max.message.bytes=1000000");
-        finish(&at_first, &lines, || kafka.read(topic).into_iter().map(|record| record.value).collect());
+        finish(&at_first, &lines, || {
+            let values: Vec<String> = kafka.read(topic).into_iter().map(|record| record.value).collect();
+            if query.is_empty() { values } else { last_ones(values) }
+        });
         assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     }
+}
+
+/// Without transactions, what is behind a message that failed comes again with it: the limit is raised while some are on their way.
+fn last_ones(mut values: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    values.reverse();
+    values.retain(|value| seen.insert(value.clone()));
+    values.reverse();
+    values
 }
