@@ -1,6 +1,6 @@
 //! If this fails, messages that were deleted to make room are not counted, or are called damaged.
 
-use bbq_spool::{Cursor, GroupRead, Lost, LostReason};
+use bbq_spool::{Cursor, GroupRead, Lost, LostReason, inspect};
 
 use crate::support::{
     CrashDisk, Fault, Found, Op, PowerDisk, directory, made, open, put, read_all, read_group, records,
@@ -44,6 +44,34 @@ fn a_reader_hears_exactly_how_many_records_were_dropped() {
     let again = read_all(&mut behind);
     assert_eq!(again.losts, [Lost { records: lost.records, reason: LostReason::Oldest }]);
     assert_eq!(again.batches, expected);
+}
+
+/// `bbq spool cat` prints dead letters while their server deletes the oldest.
+#[test]
+fn a_segment_that_is_deleted_after_it_was_listed_is_no_damage() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 1);
+    for index in 0..40 {
+        put(&spool, 0, &made(1 + 10 * index, 900));
+    }
+    let files = inspect::lanes(&disk, &directory()).unwrap();
+    let segments = spool.segments();
+    assert!(segments > 2);
+    assert!(spool.drop_oldest(&spool.ends()) && spool.drop_oldest(&spool.ends()));
+    let (mut read, mut damage) = (0, Vec::new());
+    let summaries = files[0].read(&disk, &mut |_, found| {
+        match found {
+            inspect::Found::Entry(entry) => read += u64::from(entry.batch.header.records),
+            inspect::Found::Damage(found) => damage.push(**found),
+            inspect::Found::Group(_) => {}
+        }
+        Ok(())
+    });
+    let summaries = summaries.unwrap();
+    assert_eq!(damage, []);
+    assert_eq!(summaries.len() as u64, segments as u64 - 2);
+    let newest = summaries.last().unwrap();
+    assert_eq!((read, newest.end_record), (newest.end_record - summaries[0].first_record, 400));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Reads the contents and the damage of a spool that no server writes. This is for tools; a server uses [`crate::Spool`].
+//! Reads the contents and the damage of a spool that no server writes, or of dead letters. This is for tools; a server uses
+//! [`crate::Spool`].
 //!
 //! Invariant: nothing here changes a byte. Use it with [`ReadOnlyDisk`].
 
@@ -49,7 +50,7 @@ pub fn lanes(storage: &dyn Storage, data: &Path) -> Result<Vec<LaneFiles>, Spool
 }
 
 impl LaneFiles {
-    /// Reads all segments in order, and calls `f` for each finding.
+    /// Reads all segments in order, and calls `found` for each finding. What was deleted since it was listed is left out.
     ///
     /// # Errors
     /// Shortages of the system, which are no fault of the files. A segment that cannot be read is [`DamageKind::Unreadable`].
@@ -69,8 +70,8 @@ impl LaneFiles {
             });
             let place = segment::Place { lane: self.lane, start: *start, next, record, next_record };
             let summary = segment::read(storage, &path, &place, &mut |what| found(&path, what))?;
-            record = Some(summary.end_record);
-            summaries.push(summary);
+            record = summary.as_ref().map(|summary| summary.end_record);
+            summaries.extend(summary);
         }
         Ok(summaries)
     }

@@ -81,13 +81,13 @@ pub(super) struct Place {
 
 type OnFound<'f> = &'f mut dyn FnMut(&Found<'_>) -> io::Result<()>;
 
-/// Reads a segment to its end.
+/// Reads a segment to its end. `None` if it was deleted since it was listed, as a running server deletes its oldest dead letters.
 pub(super) fn read(
     storage: &dyn Storage,
     path: &Path,
     place: &Place,
     found: OnFound<'_>,
-) -> io::Result<SegmentSummary> {
+) -> io::Result<Option<SegmentSummary>> {
     let loaded = storage.open(path, OpenMode::Existing).and_then(|file| {
         let length = file.len()?;
         if length > SEGMENT_BYTES_MAX {
@@ -103,6 +103,10 @@ pub(super) fn read(
         Err(error) if walk::is_shortage(&error) => return Err(error),
         Err(_) => (Vec::new(), true),
     };
+    // Asked behind the reads: the file of a deleted segment gets other bytes.
+    if storage.open(path, OpenMode::Existing).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
     let header = SegmentHeader::announced_bytes(&bytes).and_then(|announced| {
         Some((SegmentHeader::decode(bytes.get(..announced)?, place.start)?, announced))
     });
@@ -130,7 +134,7 @@ pub(super) fn read(
         walk.damage(0, 0, first_record - before)?;
     }
     walk.groups(header.map_or(0, |(_, header_bytes)| header_bytes))?;
-    Ok(walk.summary)
+    Ok(Some(walk.summary))
 }
 
 struct Walk<'a, 'f> {
