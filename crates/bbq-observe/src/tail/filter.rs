@@ -113,7 +113,14 @@ pub(super) fn facility(word: &str) -> Option<u8> {
 pub(super) fn pattern(text: &str) -> Result<Regex, String> {
     let pattern =
         RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_CACHE_BYTES_MAX).build();
-    pattern.map_err(|error| format!("it is not a regular expression: {error}"))
+    pattern.map_err(|error| format!("it is not a regular expression: {}", in_a_line(&error)))
+}
+
+/// A mistake of syntax has lines that repeat the pattern and show the place; its last one says what is wrong.
+fn in_a_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
 /// Compiles an expression, and what finds fields for it. They are written as the options of rules.

@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(TailQuery::of("").unwrap().from, From::Now);
         for (wrong, says) in [
             ("lisener=a", "use listener, peer"),
-            ("grep=(", "not a regular expression"),
+            ("grep=(", "grep=(: it is not a regular expression: unclosed group"),
+            ("grep=\\w{9000}", "size limit"),
             ("from=soon", "use now"),
             ("from=99999999999999999999h", "use now"),
             ("rate=0", "1 to 1000"),

@@ -24,6 +24,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A line holds a message of at most 16 KiB, whose characters may be escaped, and its fields.
 const LINE_BYTES_MAX: usize = 1 << 20;
+/// The option, and the word of the query, for where a tail begins.
+const FROM: &str = "from";
 /// Of an error.
 const TEXT_BYTES_MAX: usize = 4096;
 
@@ -94,24 +96,29 @@ impl Drop for Stream {
     }
 }
 
+/// The options that choose messages. In the query of the URL they have the same names.
+fn filters(arguments: &TailArguments) -> [(&'static str, Option<&String>); 9] {
+    [
+        ("listener", arguments.listener.as_ref()),
+        ("peer", arguments.peer.as_ref()),
+        ("stream", arguments.stream.as_ref()),
+        ("facility", arguments.facility.as_ref()),
+        ("severity", arguments.severity.as_ref()),
+        ("text", arguments.text.as_ref()),
+        ("grep", arguments.grep.as_ref()),
+        ("where", arguments.condition.as_ref()),
+        ("parse", arguments.parse.as_ref()),
+    ]
+}
+
 fn request(
     arguments: &TailArguments,
     from: &str,
     token: Option<&Secret>,
 ) -> anyhow::Result<Request<Empty<Bytes>>> {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("from", from);
-    for (key, value) in [
-        ("listener", &arguments.listener),
-        ("peer", &arguments.peer),
-        ("stream", &arguments.stream),
-        ("facility", &arguments.facility),
-        ("severity", &arguments.severity),
-        ("text", &arguments.text),
-        ("grep", &arguments.grep),
-        ("where", &arguments.condition),
-        ("parse", &arguments.parse),
-    ] {
+    query.append_pair(FROM, from);
+    for (key, value) in filters(arguments) {
         if let Some(value) = value {
             query.append_pair(key, value);
         }
@@ -143,10 +150,38 @@ async fn refusal(
     let text =
         text.map(|text| String::from_utf8_lossy(&text.to_bytes()).trim().to_owned()).unwrap_or_default();
     match code {
-        StatusCode::BAD_REQUEST => misuse(anyhow!("{text}")),
+        StatusCode::BAD_REQUEST => {
+            let known = filters(arguments).map(|(key, _)| key);
+            misuse(anyhow!("{}", of_option(&text, &known)))
+        }
         StatusCode::NOT_FOUND => {
             anyhow!("the server at {admin} has no tail: its version is older, or it is not bbq")
         }
         _ => anyhow!("{admin} refuses: {text} ({code})"),
+    }
+}
+
+/// The server names a word of the query, as in `grep=[: ...` or `where: ...`; the user wrote an option.
+fn of_option(text: &str, known: &[&str]) -> String {
+    let word = text.split(['=', ':']).next().unwrap_or_default();
+    let is_option = word.len() < text.len() && (word == FROM || known.contains(&word));
+    if is_option { format!("--{text}") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_option;
+
+    #[test]
+    fn a_mistake_is_told_by_the_option() {
+        for (text, shown) in [
+            ("grep=[: it is not a regular expression", "--grep=[: it is not a regular expression"),
+            ("where: column 1: no", "--where: column 1: no"),
+            ("from=soon: use now", "--from=soon: use now"),
+            ("where", "where"),
+            ("another word: no", "another word: no"),
+        ] {
+            assert_eq!(of_option(text, &["grep", "where"]), shown);
+        }
     }
 }

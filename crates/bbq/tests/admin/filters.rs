@@ -108,13 +108,13 @@ fn one_that_cannot_be_is_refused_with_what_to_write() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let _server = setup.start();
     for (arguments, says) in [
-        (["--grep", "("], "not a regular expression"),
-        (["--severity", "loud"], "use emerg, alert"),
+        (["--grep", "["], "--grep=[: it is not a regular expression: unclosed character class"),
+        (["--severity", "loud"], "--severity=loud: use emerg, alert"),
         (["--from", "soon"], "use now, beginning"),
         (["--peer", "localhost"], "in numbers"),
         (
             ["--where", "sverity <= 4"],
-            "where: column 1: \"sverity\" is not a name (did you mean \"severity\"?)",
+            "--where: column 1: \"sverity\" is not a name (did you mean \"severity\"?)",
         ),
         (["--where", "parsed.level == 'x'"], "nothing is parsed; write parse"),
         (["--where", "severity <= 'x'"], "where: column 10: an integer does not compare with a text"),
