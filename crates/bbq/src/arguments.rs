@@ -1,10 +1,11 @@
 //! All commands and options. The comments here are the help texts.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::admin_address::admin_address;
 use crate::file_options::FileOptions;
 use crate::spec_help;
 use crate::suggested::Suggested;
@@ -460,27 +461,6 @@ fn interval(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.2..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("use seconds from 0.2 to 3600".to_owned()),
     }
-}
-
-/// An address, or what people have at hand: a name, or the URL that the server's log prints as `page=`.
-fn admin_address(text: &str) -> Result<SocketAddr, String> {
-    let example = bbq_server::config::ADMIN_DEFAULT;
-    if text == "off" {
-        return Err(format!(
-            "the admin of this server is off; start the server with an address such as {example}"
-        ));
-    }
-    let place = text.strip_prefix("http://").map_or(text, |rest| rest.split('/').next().unwrap_or(rest));
-    if let Ok(address) = place.parse() {
-        return Ok(address);
-    }
-    let form = format!("write HOST:PORT, such as {example}, or http://{example}/");
-    if place.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err(form);
-    }
-    // The admin listens on one address: of a name with several, IPv4 is likelier.
-    let found: Vec<SocketAddr> = place.to_socket_addrs().map_err(|why| format!("{why}; {form}"))?.collect();
-    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or(form)
 }
 
 #[derive(Args)]

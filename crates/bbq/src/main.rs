@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_address;
 mod arguments;
 mod bench;
 mod check;
