@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::arguments::Arguments;
 
@@ -26,13 +26,32 @@ pub(crate) fn arguments() -> Result<Arguments, ExitCode> {
     })
 }
 
-fn hint(error: &Error, command: &str) -> Option<&'static str> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.as_str(),
+fn hint(error: &Error, command: &str) -> Option<String> {
+    fixed_hint(error, command).map(str::to_owned).or_else(|| {
+        let word = text(error, ContextKind::InvalidSubcommand);
+        if word == command { below_another(word) } else { None }
+    })
+}
+
+/// The command that has this word as a command of its own: `resend` is one of `bbq sink`.
+fn below_another(word: &str) -> Option<String> {
+    let program = Arguments::command();
+    let groups = program.get_subcommands().filter(|group| !group.is_hide_set());
+    let mut found =
+        groups.filter_map(|group| Some((group.get_name(), group.find_subcommand(word)?.get_about()?)));
+    found.next().map(|(group, about)| format!("`bbq {group} {word}`: {about}"))
+}
+
+fn text(error: &Error, kind: ContextKind) -> &str {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text,
         _ => "",
-    };
+    }
+}
+
+fn fixed_hint(error: &Error, command: &str) -> Option<&'static str> {
     match error.kind() {
-        ErrorKind::InvalidSubcommand => match text(ContextKind::InvalidSubcommand) {
+        ErrorKind::InvalidSubcommand => match text(error, ContextKind::InvalidSubcommand) {
             "stop" | "restart" => Some(
                 "a server stops at SIGTERM: `systemctl stop bbq`, or `kill PID` with the pid that `bbq status` shows",
             ),
@@ -40,7 +59,7 @@ fn hint(error: &Error, command: &str) -> Option<&'static str> {
             _ => None,
         },
         ErrorKind::UnknownArgument => {
-            let argument = text(ContextKind::InvalidArg);
+            let argument = text(error, ContextKind::InvalidArg);
             if command.starts_with("--") {
                 return Some("options come behind a command, such as `bbq serve --listen SPEC`");
             }
@@ -72,12 +91,20 @@ mod tests {
             (&["bbq", "status", "127.0.0.1:7790"], Some("--admin")),
             (&["bbq", "serve", "--lisen"], None),
             (&["bbq", "sevre"], None),
+            (&["bbq", "resend", "archive"], Some("`bbq sink resend`: Send the dead letters")),
+            (&["bbq", "pause"], Some("`bbq sink pause`: ")),
+            (&["bbq", "skip"], Some("`bbq sink skip`: ")),
+            (&["bbq", "rename", "a", "b"], Some("`bbq sink rename`: ")),
+            (&["bbq", "explain", "workers"], Some("`bbq config explain`: ")),
+            (&["bbq", "cat", "bbq-data"], Some("`bbq spool cat`: ")),
+            (&["bbq", "sink", "serve"], None),
             (&["bbq", "--listen", "lines+tcp://127.0.0.1:7701"], Some("behind a command")),
         ] {
             let Err(error) = Arguments::try_parse_from(line) else { panic!("{line:?} is taken") };
             let hint = hint(&error, line[1]);
             assert_eq!(hint.is_some(), says.is_some(), "{line:?}: {hint:?}");
-            assert!(hint.is_none_or(|hint| hint.contains(says.unwrap_or_default())), "{line:?}: {hint:?}");
+            let hint = hint.unwrap_or_default();
+            assert!(hint.contains(says.unwrap_or_default()), "{line:?}: {hint}");
         }
     }
 }
