@@ -465,9 +465,9 @@ fn interval(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub(crate) struct CheckArguments {
-    /// The TOML file
-    #[arg(value_name = "FILE", env = "BBQ_CONFIG")]
-    pub(crate) file: PathBuf,
+    /// The TOML file [env: BBQ_CONFIG]; without one, check the defaults and the environment variables, as `bbq serve` uses them
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
 
     /// Instead, test the rules of the file with the messages of this TOML file, and print what is not as expected (docs/FILTERS.md)
     #[arg(long, value_name = "CASES")]

@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-use bbq_server::config::{Environment, default_file, schema};
+use anyhow::anyhow;
+use bbq_server::config::{Environment, FILE_VARIABLE, default_file, schema};
 use bbq_server::{ConfigSource, KINDS, Overrides};
 use bbq_spool::ShownBytes;
 
@@ -10,20 +11,27 @@ use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
 use crate::check_cases;
 use crate::explain;
 use crate::obstacles::obstacles;
-use crate::outcome::{Outcome, misuse};
+use crate::outcome::{Outcome, complain, misuse};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
+    let environment = Environment::of_process();
+    let what = what_is_checked(arguments, &environment);
+    // The same as `bbq serve` reads with these arguments.
     let source = ConfigSource {
-        path: Some(arguments.file.clone()),
-        environment: Environment::of_process(),
+        path: arguments.file.clone().or_else(|| environment.file()),
+        environment,
         overrides: Overrides::default(),
     };
-    let config = source.load(&KINDS).map_err(misuse)?;
+    let in_effect = source.in_effect(&KINDS).map_err(misuse)?;
+    for warning in in_effect.warnings_of(&source.environment) {
+        complain(&anyhow!("{warning}"));
+    }
+    let config = in_effect.into_config();
     if let Some(cases) = &arguments.test {
         return check_cases::run(&config, cases);
     }
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
+    writeln!(out, "{what}. The server would open:")?;
     writeln!(
         out,
         "  data     {} (spool up to {}, segments of {})",
@@ -68,6 +76,17 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         writeln!(out, "  {obstacle}")?;
     }
     Ok(Outcome::Done)
+}
+
+/// If it is valid, this is said of it.
+fn what_is_checked(arguments: &CheckArguments, environment: &Environment) -> String {
+    match (&arguments.file, environment.file()) {
+        (Some(file), _) => format!("{} is valid", file.display()),
+        (None, Some(file)) => format!("{}, the file in {FILE_VARIABLE}, is valid", file.display()),
+        (None, None) => {
+            format!("No FILE is given, nor {FILE_VARIABLE}: the defaults and the other variables are valid")
+        }
+    }
 }
 
 pub(crate) fn run_config(arguments: &ConfigArguments) -> anyhow::Result<Outcome> {

@@ -99,6 +99,28 @@ fn a_reload_reads_the_file_and_the_variables_still_override_it() {
 }
 
 #[test]
+fn check_reads_the_file_that_serve_would_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (file, workers) in [("one.toml", 3), ("two.toml", 5)] {
+        fs::write(directory.path().join(file), format!("workers = {workers}\n")).expect("a file");
+    }
+    for (arguments, variables, says, workers) in [
+        (&["check", "one.toml"][..], &[("BBQ_CONFIG", "")][..], "one.toml is valid.", Some("workers  3")),
+        (&["check", "one.toml"], &[("BBQ_CONFIG", "two.toml")], "one.toml is valid.", Some("workers  3")),
+        (&["check"], &[("BBQ_CONFIG", "two.toml")], "two.toml, the file in BBQ_CONFIG,", Some("workers  5")),
+        (&["config", "check"], &[("BBQ_CONFIG", "two.toml")], "two.toml, the", Some("workers  5")),
+        (&["check"], &[("BBQ_CONFIG", ""), ("BBQ_WORKERS", "7")], "the defaults", Some("workers  7")),
+        (&["check"], &[("BBQ_WORKER", "7")], "BBQ_WORKER has no effect", None),
+    ] {
+        let mut command = Command::new(BBQ);
+        command.args(arguments).current_dir(directory.path()).env_remove("BBQ_CONFIG");
+        let (code, text) = refused_start(command.envs(variables.iter().copied()));
+        assert_eq!(code, Some(0), "{arguments:?}: {text}");
+        assert!(text.contains(says) && text.contains(workers.unwrap_or_default()), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
 fn each_key_can_be_given_and_a_mistake_names_the_variable() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name).display().to_string();
