@@ -16,11 +16,14 @@ const WRITE: &str = "BBQ_WRITE_PICTURES";
 const BYTES_MAX: usize = 200 * 1024;
 /// Enough for a history that can be seen.
 const SECONDS_SHOWN: u32 = 90;
-/// The title has the names of a server as a reader may have it, instead of those of the test's machine and directory.
+/// The page has the names and ports of a server as a reader may have it, instead of those of the test.
 const NAMES: &str = "const read = Response.prototype.json;
+    const ports = { agents: 7700, app: 7701, routers: 5514, 'web-hooks': 7780 };
+    const named = (listener) => ({ ...listener, address: listener.address.replace(/\\d+$/, ports[listener.name]) });
     Response.prototype.json = async function () {
         const value = await read.call(this);
-        return value.host ? { ...value, host: 'logs-1', data: '/var/lib/bbq' } : value;
+        if (!value.host) return value;
+        return { ...value, host: 'logs-1', data: '/var/lib/bbq', listeners: value.listeners.map(named) };
     };";
 
 #[test]
@@ -78,6 +81,13 @@ fn the_page_of_a_busy_server() {
         browser.wait("the flow", flowing, |edges| edges.as_u64() >= Some(4));
         let title = browser.run("return document.querySelector('header').textContent");
         assert!(title.as_str().is_some_and(|title| title.contains("logs-1:/var/lib/bbq")), "{title}");
+        let shown = "return document.getElementById('flow').textContent";
+        browser.wait("the ports that readers know", shown, |text| {
+            let text = text.as_str().unwrap_or_default();
+            ["tcp 127.0.0.1:7700", "tcp 127.0.0.1:7701", "udp 127.0.0.1:5514", "tcp 127.0.0.1:7780"]
+                .iter()
+                .all(|address| text.contains(address))
+        });
         let picture = browser.screenshot();
         is_over.store(true, Ordering::Relaxed);
         assert!(picture.starts_with(b"\x89PNG") && picture.len() < BYTES_MAX, "{} bytes", picture.len());
