@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Origin, Output, crc32c};
-use bbq_wire::limits::{BATCH_HEADER_BYTES, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
 use bbq_wire::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
 use proptest::prelude::*;
 
@@ -562,6 +562,66 @@ fn fields_of_records_pass_every_server() {
             let mut unpacked = Vec::new();
             check(&Batch::verify(&part, LIMITS, &mut unpacked).unwrap(), 7..10);
         }
+    }
+}
+
+/// A client chooses how full a batch is, and which of its records the server knows already. If this fails, a client can end the server.
+#[test]
+fn a_batch_of_the_largest_size_can_be_cut() {
+    const RECORD_BYTES: usize = 1 << 20;
+    let body_bytes = BATCH_BODY_BYTES_MAX as usize;
+    let mut body = Vec::new();
+    Batch::put_record(b"x", &mut body);
+    for _ in 0..15 {
+        Batch::put_record(&[b'y'; RECORD_BYTES], &mut body);
+    }
+    // Its length takes three bytes.
+    let last = vec![b'z'; body_bytes - body.len() - 3];
+    Batch::put_record(&last, &mut body);
+    let bytes = forge(0, 17, BATCH_BODY_BYTES_MAX, BATCH_BODY_BYTES_MAX, &body);
+    let mut unpacked = Vec::new();
+    let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut unpacked).unwrap();
+    let first = batch.header.first_sequence;
+    let mut part = Vec::new();
+    batch.append_part(Span { first: first + 1, last: first + 16 }, &mut part);
+    let mut unpacked = Vec::new();
+    let part = Batch::verify(&part, BatchLimits::FORMAT, &mut unpacked).unwrap();
+    assert_eq!((part.header.records, part.header.first_sequence), (16, first + 1));
+    assert_eq!(part.records().last(), Some(&*last));
+}
+
+#[test]
+fn a_part_has_what_is_known_of_its_records_and_is_no_larger_than_the_whole() {
+    const RECORDS: u64 = 400;
+    let set = |number: u64| format!("unit-{number}.service");
+    let mut builder = BatchBuilder::new();
+    builder.set_fields([("host", "a")].into_iter());
+    builder.set_origin(&Origin { received_ns: 9, listener: "journal" });
+    builder.set_rejection("too old");
+    for number in 0..RECORDS {
+        builder.push_from(b"x", peer((number / 3) as u16));
+        builder.set_detail(Detail { time_ns: number, output: Output::Stdout });
+        // Each has a set of its own at first; later ones have those of the first again.
+        builder.set_record_fields([("unit", set(number % 300).as_str())].into_iter());
+    }
+    let bytes = builder.finish(&identity(Compression::Lz4)).unwrap().to_vec();
+    let mut unpacked = Vec::new();
+    let whole = Batch::verify(&bytes, LIMITS, &mut unpacked).unwrap();
+    for numbers in [0..1, 0..400, 1..400, 3..4, 7..299, 150..310, 299..400, 399..400] {
+        let mut part = Vec::new();
+        whole.append_part(Span { first: 5 + numbers.start, last: 4 + numbers.end }, &mut part);
+        let mut unpacked = Vec::new();
+        let part = Batch::verify(&part, LIMITS, &mut unpacked).unwrap();
+        assert!(part.header.raw_bytes <= whole.header.raw_bytes, "{numbers:?}");
+        assert_eq!(u64::from(part.header.records), numbers.end - numbers.start);
+        assert_eq!((part.origin(), part.rejection()), (whole.origin(), Some("too old")), "{numbers:?}");
+        assert!(part.fields().eq(whole.fields()));
+        assert!(part.details().map(|detail| detail.time_ns).eq(numbers.clone()));
+        let peers = part.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
+        assert!(peers.eq(numbers.clone().map(|number| peer((number / 3) as u16))), "{numbers:?}");
+        let units: Vec<_> = part.record_fields().filter_map(|mut fields| fields.next()).collect();
+        let expected: Vec<String> = numbers.clone().map(|number| set(number % 300)).collect();
+        assert!(units.iter().map(|(_, unit)| *unit).eq(expected.iter().map(String::as_str)), "{numbers:?}");
     }
 }
 

@@ -71,7 +71,12 @@ pub struct Details<'a> {
     rest: &'a [u8],
 }
 
-impl Details<'_> {
+impl<'a> Details<'a> {
+    /// Those of the first `records` records, encoded; empty if there are none.
+    pub(super) fn first(&self, records: u32) -> &'a [u8] {
+        self.rest.get(..records as usize * DETAIL_BYTES).unwrap_or_default()
+    }
+
     /// Skips `records` records.
     pub(super) fn pass_over(&mut self, records: u32) {
         self.rest = self.rest.get(records as usize * DETAIL_BYTES..).unwrap_or_default();

@@ -68,6 +68,39 @@ impl<'a> RecordFields<'a> {
         }
         RecordFields { sets, places: places.0 }
     }
+
+    /// Appends the value of the attribute for the first `records` records, with the sets that they use; nothing if they use none. The sets
+    /// keep their order, so no place takes more bytes than before.
+    pub(super) fn encode_first(&self, records: u32, value: &mut Vec<u8>) {
+        let old_places = || {
+            let mut rest = self.places;
+            (0..records).map_while(move |_| varint::take(&mut rest))
+        };
+        // By old place; 0 for a set that is not used, and for "no fields".
+        let mut new_places = vec![0; self.sets.len() + 1];
+        old_places().for_each(|place| {
+            if let Some(used) = new_places.get_mut(place as usize) {
+                *used = 1;
+            }
+        });
+        new_places[0] = 0;
+        let mut count = 0;
+        for place in new_places.iter_mut().filter(|used| **used > 0) {
+            count += 1;
+            *place = count;
+        }
+        if count == 0 {
+            return;
+        }
+        varint::put(count, value);
+        for (set, _) in self.sets.iter().zip(&new_places[1..]).filter(|(_, place)| **place > 0) {
+            varint::put(set.len() as u32, value);
+            value.extend_from_slice(set);
+        }
+        old_places().for_each(|place| {
+            varint::put(new_places.get(place as usize).copied().unwrap_or(0), value);
+        });
+    }
 }
 
 impl<'a> Iterator for RecordFields<'a> {

@@ -1,12 +1,16 @@
 //! A batch that is sent on as it came, with an attribute more: what the first server knew of its records, or which numbers before
-//! them its sender has given up.
+//! them its sender has given up. Or a part of it, with what is known of its records.
 
-use super::attributes::{Origin, put_given_up, put_origin, put_peers, put_run};
-use super::builder::{BatchBuilder, BatchIdentity};
+use super::attributes::{
+    Origin, put_details, put_fields, put_given_up, put_origin, put_peers, put_record_fields, put_rejection,
+    put_run,
+};
 use super::crc32c;
 use super::format::CRC_FROM;
 use super::view::Batch;
-use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, ORIGIN_LISTENER_BYTES_MAX};
+use crate::limits::{
+    BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, ORIGIN_LISTENER_BYTES_MAX, REJECTION_BYTES_MAX,
+};
 use crate::{BatchHeader, Compression, Peer, Span};
 
 impl Batch<'_> {
@@ -29,54 +33,61 @@ impl Batch<'_> {
         });
     }
 
-    /// Appends the records with these numbers as a batch of their own, with the same origin, rejection, peers, details and fields. Not compressed.
+    /// Appends the records with these numbers, which are in the batch, as a batch of their own: see [`Batch::append_split_off`].
     pub fn append_part(&self, numbers: Span, out: &mut Vec<u8>) {
-        let mut builder = BatchBuilder::new();
+        let count = |numbers: u64| u32::try_from(numbers).unwrap_or(u32::MAX);
+        let mut rest = self.clone();
+        let before = numbers.first.saturating_sub(self.header.first_sequence);
+        let _before = rest.split_off_first(count(before));
+        let records = numbers.last.saturating_add(1).saturating_sub(rest.header.first_sequence);
+        rest.split_off_first(count(records)).append_split_off(None, out);
+    }
+
+    /// Appends what [`Batch::split_off_first`] has returned or left as a batch of its own, with the same origin, peers, details and fields, and
+    /// with this rejection instead of its own. Not compressed. Without a rejection the body is never larger than that of the whole batch: each
+    /// batch that was read can be cut.
+    pub fn append_split_off(&self, rejection: Option<&str>, out: &mut Vec<u8>) {
+        if self.header.records == 0 {
+            return;
+        }
+        let mut part = self.clone();
+        part.header.compression = Compression::None;
+        part.append_with(&mut Vec::new(), out, |out| {
+            out.extend_from_slice(part.records);
+            if let Some(rejection) = rejection.or_else(|| part.rejection()) {
+                put_rejection(&rejection[..rejection.floor_char_boundary(REJECTION_BYTES_MAX)], out);
+            }
+            part.append_attributes_of_part(out);
+        });
+    }
+
+    /// Appends the attributes for the records of a part, whose `attributes` are those of the whole batch, but for the rejection.
+    fn append_attributes_of_part(&self, out: &mut Vec<u8>) {
+        let records = self.header.records;
         if let Some(origin) = self.origin() {
-            builder.set_origin(&origin);
+            put_origin(&origin, out);
         }
-        if let Some(rejection) = self.rejection() {
-            builder.set_rejection(rejection);
-        }
-        if self.fields().next().is_some() {
-            builder.set_fields(self.fields());
-        }
-        let mut details = self.details();
-        let mut fields = self.record_fields();
-        let mut runs = self.peers();
-        let mut run = runs.next();
-        for (record, number) in self.records().zip(self.header.first_sequence..) {
-            while run.is_some_and(|(left, _)| left == 0) {
-                run = runs.next();
-            }
-            let peer = run.as_mut().map(|(left, peer)| {
-                *left -= 1;
-                *peer
-            });
-            match peer {
-                _ if number < numbers.first || number > numbers.last => {}
-                Some(peer) => builder.push_from(record, peer),
-                None => builder.push(record),
-            }
-            if let Some(detail) = details.next()
-                && (numbers.first..=numbers.last).contains(&number)
-            {
-                builder.set_detail(detail);
-            }
-            if let Some(fields) = fields.next()
-                && (numbers.first..=numbers.last).contains(&number)
-            {
-                builder.set_record_fields(fields);
+        put_fields(self.fields(), out);
+        let (mut runs, mut left) = (Vec::new(), records);
+        for (run, peer) in self.peers() {
+            let run = run.min(left);
+            if run > 0 {
+                put_run(run, peer, &mut runs);
+                left -= run;
             }
         }
-        let identity = BatchIdentity {
-            stream: self.header.stream,
-            first_sequence: numbers.first,
-            base_time_ns: self.header.base_time_ns,
-            source: self.header.source,
-            compression: Compression::None,
-        };
-        out.extend_from_slice(builder.finish(&identity).unwrap_or_default());
+        if !runs.is_empty() {
+            put_peers(&runs, out);
+        }
+        let details = self.of_records.details.first(records);
+        if !details.is_empty() {
+            put_details(details, out);
+        }
+        let mut fields = Vec::new();
+        self.record_fields().encode_first(records, &mut fields);
+        if !fields.is_empty() {
+            put_record_fields(&fields, out);
+        }
     }
 
     /// Appends the batch with the raw body that `append_body` appends.
