@@ -2,8 +2,8 @@
 
 use bbq_sink::PendingGroup;
 use bbq_spool::{Entry, GroupCursor, Scratch};
-use bbq_wire::batch::BatchIdentity;
-use bbq_wire::{BatchBuilder, Compression, StreamId};
+use bbq_wire::batch::Origin;
+use bbq_wire::{Batch, Peer, Span, StreamId};
 
 use super::held::HeldNumbers;
 
@@ -161,23 +161,79 @@ impl Outgoing {
 /// Appends a batch of at most `records_max` records of the entry after its first `skip` records. Returns how many it has.
 fn append_part(entry: &Entry<'_>, skip: u64, records_max: u64, out: &mut Vec<u8>) -> u64 {
     let header = &entry.batch.header;
-    let as_count = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let mut builder = BatchBuilder::new();
-    builder.set_origin(&entry.origin());
-    let records = entry.batch.records().zip(entry.peers()).skip(as_count(skip)).take(as_count(records_max));
-    for (record, peer) in records {
-        if !builder.has_room(record.len()) {
-            break;
+    let records = records_max.min(u64::from(header.records) - skip);
+    let first = header.first_sequence + skip;
+    let numbers = Span { first, last: first + records - 1 };
+    append_relayed_part(&entry.batch, numbers, &entry.origin(), entry.envelope.peer, out);
+    records
+}
+
+/// Appends the records with these numbers as the next server would get the whole batch: with all that is known of them. The first part has
+/// the statement about the numbers before it.
+fn append_relayed_part(batch: &Batch<'_>, numbers: Span, here: &Origin<'_>, peer: Peer, out: &mut Vec<u8>) {
+    let mut part = Vec::new();
+    batch.append_part(numbers, &mut part);
+    let given_up = batch.given_up();
+    if given_up > 0 && numbers.first == batch.header.first_sequence {
+        let without = std::mem::take(&mut part);
+        // It was built here, so it can be read.
+        if let Ok(without) = Batch::verified_before(&without, &mut Vec::new()) {
+            without.append_with_given_up(given_up, &mut Vec::new(), &mut part);
         }
-        builder.push_from(record, peer);
     }
-    let identity = BatchIdentity {
-        stream: header.stream,
-        first_sequence: header.first_sequence + skip,
-        base_time_ns: header.base_time_ns,
-        source: header.source,
-        compression: Compression::None,
-    };
-    out.extend_from_slice(builder.finish(&identity).unwrap_or_default());
-    u64::from(builder.records())
+    if let Ok(part) = Batch::verified_before(&part, &mut Vec::new()) {
+        part.append_relayed(here, peer, &mut Vec::new(), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Output};
+    use bbq_wire::{BatchBuilder, Compression, SourceKind};
+
+    use super::*;
+
+    /// Otherwise messages of readers lose their fields where the next server refuses one of them.
+    #[test]
+    fn a_part_has_all_that_the_whole_batch_has() {
+        let mut builder = BatchBuilder::new();
+        builder.set_fields([("k8s.pod.name", "web-0")].into_iter());
+        builder.set_given_up(10);
+        for number in 11..15_u64 {
+            builder.push(number.to_string().as_bytes());
+            builder.set_detail(Detail { time_ns: number, output: Output::Stderr });
+            builder.set_record_fields([("unit", number.to_string().as_str())].into_iter());
+        }
+        let identity = BatchIdentity {
+            stream: StreamId([7; 16]),
+            first_sequence: 11,
+            base_time_ns: 0,
+            source: SourceKind::Lines,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap().to_vec();
+        let mut unpacked = Vec::new();
+        let whole = Batch::verify(&bytes, BatchLimits::FORMAT, &mut unpacked).unwrap();
+        let here = Origin { received_ns: 9, listener: "pods" };
+        let peer = Peer::Process { pid: 1, uid: 2, gid: 3 };
+        for (first, last, given_up) in [(11, 12, 10), (13, 14, 0), (12, 12, 0)] {
+            let mut part = Vec::new();
+            append_relayed_part(&whole, Span { first, last }, &here, peer, &mut part);
+            let mut unpacked = Vec::new();
+            let part = Batch::verify(&part, BatchLimits::FORMAT, &mut unpacked).unwrap();
+            let numbers = first..=last;
+            let records: Vec<String> = numbers.clone().map(|number| number.to_string()).collect();
+            assert!(part.records().eq(records.iter().map(String::as_bytes)));
+            assert!(part.fields().eq([("k8s.pod.name", "web-0")]));
+            assert!(
+                part.details()
+                    .map(|detail| (detail.time_ns, detail.output))
+                    .eq(numbers.clone().map(|number| (number, Output::Stderr)))
+            );
+            let units = part.record_fields().filter_map(|mut fields| fields.next());
+            assert!(units.eq(records.iter().map(|unit| ("unit", unit.as_str()))));
+            assert_eq!((part.origin(), part.given_up()), (Some(here), given_up));
+            assert!(part.peers().eq([(part.header.records, peer)]));
+        }
+    }
 }
