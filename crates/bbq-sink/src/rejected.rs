@@ -1,8 +1,7 @@
 //! Messages that a destination refuses for good, as batches that can be kept.
 
 use bbq_spool::{Entry, Envelope};
-use bbq_wire::batch::BatchIdentity;
-use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression};
+use bbq_wire::{Batch, BatchHeader};
 
 /// Consecutive messages of a group that were rejected with the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,38 +48,19 @@ impl<'a> Collector<'a> {
 
     /// Takes the rejected messages of the next batch.
     pub(crate) fn take(&mut self, entry: &Entry<'_>) {
-        let begin = self.passed;
+        let mut at = self.passed;
         self.passed += u64::from(entry.batch.header.records);
-        let mut records = entry.batch.records();
-        // A batch has peers for all of its records or for none.
-        let mut peers =
-            entry.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
-        let mut next = || (records.next(), peers.next());
-        let mut at = begin;
+        let mut rest = entry.batch.clone();
+        // Both are within the batch, whose number of records is a `u32`.
+        let mut split_off = |records: u64| rest.split_off_first(u32::try_from(records).unwrap_or(u32::MAX));
         while let Some((rejected, others)) = self.rejected.split_first()
             && rejected.first < self.passed
         {
             let end = rejected.first + rejected.records;
-            let mut letter = Letter::new(entry, &rejected.why);
-            while at < end.min(self.passed) {
-                let (Some(record), peer) = next() else { break };
-                if at >= rejected.first {
-                    // The text of the rejection may make a batch of the largest size too large.
-                    if !letter.builder.has_room(record.len()) {
-                        self.letters.extend(letter.finish());
-                        letter = Letter::new(entry, &rejected.why);
-                    }
-                    if letter.builder.is_empty() {
-                        letter.skipped = at - begin;
-                    }
-                    match peer {
-                        Some(peer) => letter.builder.push_from(record, peer),
-                        None => letter.builder.push(record),
-                    }
-                }
-                at += 1;
-            }
-            self.letters.extend(letter.finish());
+            let first = rejected.first.max(at);
+            let _taken = split_off(first - at);
+            at = end.min(self.passed).max(first);
+            put_letters(entry, split_off(at - first), &rejected.why, &mut self.letters);
             if end > self.passed {
                 break;
             }
@@ -93,51 +73,69 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// A dead letter that is being made.
-struct Letter<'a> {
-    entry: &'a Entry<'a>,
-    why: &'a str,
-    /// Records of the entry before the first record of the letter.
-    skipped: u64,
-    builder: BatchBuilder,
-}
-
-impl<'a> Letter<'a> {
-    fn new(entry: &'a Entry<'a>, why: &'a str) -> Letter<'a> {
-        Letter { entry, why, skipped: 0, builder: BatchBuilder::new() }
-    }
-
-    /// `None` if it is empty.
-    fn finish(mut self) -> Option<DeadLetter> {
-        self.builder.set_rejection(self.why);
-        if let Some(origin) = self.entry.batch.origin() {
-            self.builder.set_origin(&origin);
-        }
-        let BatchHeader { stream, first_sequence, base_time_ns, source, .. } = self.entry.batch.header;
-        let identity = BatchIdentity {
-            stream,
-            first_sequence: first_sequence + self.skipped,
-            base_time_ns,
-            source,
-            compression: Compression::None,
-        };
-        let (batch, _) = self.builder.into_batch(&identity)?;
-        let header = Batch::peek(&batch).ok().flatten()?;
-        let (source, envelope) = (self.entry.source.to_owned(), self.entry.envelope);
-        Some(DeadLetter { source, envelope, header, batch })
+/// Puts messages of an entry into one letter, or into several: the text of the rejection may make a batch of the largest size too large.
+fn put_letters(entry: &Entry<'_>, mut part: Batch<'_>, why: &str, letters: &mut Vec<DeadLetter>) {
+    let mut batch = Vec::new();
+    part.append_split_off(Some(why), &mut batch);
+    if let Ok(Some(header)) = Batch::peek(&batch) {
+        letters.push(DeadLetter { source: entry.source.to_owned(), envelope: entry.envelope, header, batch });
+    } else if part.header.records > 1 {
+        let half = part.split_off_first(part.header.records / 2);
+        put_letters(entry, half, why, letters);
+        put_letters(entry, part, why, letters);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bbq_spool::NameMark;
-    use bbq_wire::batch::BatchLimits;
-    use bbq_wire::{Peer, SourceKind, StreamId};
+    use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Output};
+    use bbq_wire::{BatchBuilder, Compression, Peer, SourceKind, StreamId};
 
     use super::*;
 
     fn rejected(why: &str, first: u64, records: u64) -> Rejected {
         Rejected { why: why.to_owned(), first, records }
+    }
+
+    /// Otherwise what a reader knows of a message is lost when its dead letter is sent again.
+    #[test]
+    fn a_letter_keeps_the_fields_of_its_messages() {
+        let mut builder = BatchBuilder::new();
+        builder.set_fields([("file.path", "/var/log/a")].into_iter());
+        for number in 0..5_u64 {
+            builder.push(b"x");
+            builder.set_detail(Detail { time_ns: number, output: Output::Stdout });
+            builder.set_record_fields([("unit", number.to_string().as_str())].into_iter());
+        }
+        let identity = BatchIdentity {
+            stream: StreamId([3; 16]),
+            first_sequence: 1,
+            base_time_ns: 7,
+            source: SourceKind::Lines,
+            compression: Compression::Lz4,
+        };
+        let bytes = builder.finish(&identity).unwrap().to_vec();
+        let mut scratch = Vec::new();
+        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
+        let envelope =
+            Envelope { source: 5, received_ns: 9, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
+        let all = [rejected("a", 1, 2), rejected("b", 4, 9)];
+        let mut collector = Collector::new(&all, 0);
+        collector.take(&Entry { lane: 2, source: "files", envelope, batch, parser: None });
+        assert!(!collector.is_done());
+        let letters = collector.into_letters();
+        for (letter, (why, numbers)) in letters.iter().zip([("a", 1..3), ("b", 4..5)]) {
+            let mut scratch = Vec::new();
+            let batch = Batch::verify(&letter.batch, BatchLimits::FORMAT, &mut scratch).unwrap();
+            assert_eq!((batch.rejection(), batch.header.first_sequence), (Some(why), 1 + numbers.start));
+            assert!(batch.fields().eq([("file.path", "/var/log/a")]));
+            assert!(batch.details().map(|detail| detail.time_ns).eq(numbers.clone()));
+            let units: Vec<String> =
+                batch.record_fields().flatten().map(|(_, unit)| unit.to_owned()).collect();
+            assert_eq!(units, numbers.map(|number| number.to_string()).collect::<Vec<_>>());
+        }
+        assert_eq!(letters.len(), 2);
     }
 
     #[test]
