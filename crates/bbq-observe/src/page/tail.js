@@ -117,7 +117,13 @@ function lineOf(line) {
   const sender = element("span", { class: "sender" }, readable(peer || "unknown sender"));
   const source = element("span", { class: "source" }, readable(line.listener ?? ""), " ", sender);
   const title = [source.textContent, "stream " + line.stream + " #" + line.sequence].join(" \u00b7 ");
-  return element("li", { title }, time, severity, source, element("span", { class: "body" }, readable(cut.replace(/\n$/, ""))));
+  return element("li", { title }, time, severity, source, element("span", { class: "body" }, readable(programOf(line) + cut.replace(/\n$/, ""))));
+}
+
+// In a message of syslog the header has the program; an entry of the journal has no header.
+function programOf(line) {
+  if (line.appname === undefined || line.msg !== undefined) return "";
+  return line.appname + (line.procid === undefined ? "" : "[" + line.procid + "]") + ": ";
 }
 
 // Without what hides characters or turns their order around (UAX #9), and without control characters but for tabs and line feeds.

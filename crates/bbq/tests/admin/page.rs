@@ -193,6 +193,28 @@ fn a_message_is_text_on_the_page_whatever_it_is() {
     assert!(browser.console().iter().all(|line| line.to_string().contains("400")));
 }
 
+/// The lines are those of an entry of the journal and of a message of syslog, as the server's JSON has them.
+#[test]
+fn an_entry_of_the_journal_is_shown_with_its_program() {
+    const ANSWER: &str = r#"const ask = window.fetch;
+        const line = (fields) => JSON.stringify({ time: "2026-01-31T12:00:00.123456789Z", listener: "j", stream: "0", sequence: 1, ...fields }) + "\n";
+        window.fetch = async (path, options) => path.startsWith("tail?")
+            ? new Response(line({ appname: "sshd", procid: "7", message: "hello" }) + line({ appname: "cron", message: "tick" })
+                + line({ appname: "su", procid: "7", message: "<34>su[7]: bye", msg: "bye" }))
+            : ask(path, options);"#;
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let _server = setup.start();
+    let browser = Browser::open(&url(&setup), WIDTH, HEIGHT);
+    browser.wait_shown();
+    browser.run(ANSWER);
+    browser.run("document.getElementById('follow').click()");
+    let shown =
+        "return [...document.querySelectorAll('#messages .body')].map((body) => body.textContent).join('|')";
+    let expected = "sshd[7]: hello|cron: tick|<34>su[7]: bye";
+    browser.wait("the entries", shown, |shown| shown.as_str() == Some(expected));
+    assert_quiet_console(&browser);
+}
+
 #[test]
 fn the_configuration_is_that_of_the_last_reload_and_says_where_a_value_is_from() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).config("drain_timeout_seconds = 7\n");
