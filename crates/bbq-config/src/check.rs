@@ -114,11 +114,10 @@ impl Config {
                 sink.text
             )));
         }
-        let of_listeners = self.listen.iter().filter_map(|spec| spec.filter.as_ref());
-        let mut rules = of_listeners.chain(self.read.iter().filter_map(|spec| spec.filter.as_ref()));
         // A `parse` of its own counts, also one that finds no fields.
-        let has_own = sink.rules().is_some_and(|rules| rules.parses());
-        if sink.names_parsed_of_others() && (has_own || !rules.any(|rules| rules.finds_fields())) {
+        let finds_fields =
+            || self.with_parse_of_sources(sink).rules().is_some_and(|rules| rules.finds_fields());
+        if sink.names_parsed_of_others() && !finds_fields() {
             return Err(ConfigError::new(format!(
                 "{:?} names a field as parsed, and nothing finds fields; write parse = \"json\", \"logfmt\" or \"/PATTERN/\" at this sink, \
                  or at a listener or reader",

@@ -100,6 +100,14 @@ impl ConfigSource {
 }
 
 impl Config {
+    /// The sink, which finds fields as listeners and readers say: see [`SinkSpec::with_parse_of`].
+    #[must_use]
+    pub fn with_parse_of_sources(&self, sink: &SinkSpec) -> SinkSpec {
+        let listeners = self.listen.iter().map(|spec| (spec.source.as_str(), spec.filter.as_ref()));
+        let readers = self.read.iter().map(|spec| (spec.source.as_str(), spec.filter.as_ref()));
+        sink.clone().with_parse_of(listeners.chain(readers).filter_map(|(name, rules)| Some((name, rules?))))
+    }
+
     /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the result. The environment does not count.
     ///
     /// # Errors

@@ -154,4 +154,45 @@ mod tests {
             Some(r#"{"parse_of":{"in":"json"}}"#)
         );
     }
+
+    #[test]
+    fn the_expression_of_a_sink_knows_what_the_listener_parses() {
+        let condition = rules(&json!({ "where": "bytes > 1" }));
+        assert!(!condition.asks_parsed_of_others());
+        assert!(Rules::parse_text(r#"{"where":"parsed.a == 1","parse_of":{"in":"syslog"}}"#).is_err());
+        let sink = rules(&json!({
+            "where": "parsed.level == 'warn'",
+            "parse_of": { "in": "logfmt", "pods": "json" },
+        }));
+        assert!(sink.asks_parsed_of_others());
+        let with_own = rules(&json!({ "where": "parsed.level == 'warn'", "parse": "logfmt" }));
+        assert!(!with_own.asks_parsed_of_others());
+        let keeps = |rules: &Rules, listener: &str, record: &str| {
+            let message = Message {
+                record: record.as_bytes(),
+                source: LINES,
+                // The first server's may have the same name.
+                listener: "in",
+                peer: Peer::Unnamed,
+                received_ns: 0,
+                stream: StreamId([0; 16]),
+                sequence: 1,
+                attributes: Attributes::default(),
+            };
+            rules.keeps_from(listener, &message, &mut crate::Scratch::default())
+        };
+        for (listener, record, is_kept) in [
+            ("in", "level=warn", true),
+            ("in", "level=info", false),
+            ("pods", "{\"level\":\"info\"}", false),
+            ("pods", "{\"level\":\"warn\"}", true),
+        ] {
+            assert_eq!(keeps(&sink, listener, record), is_kept, "{listener}: {record}");
+        }
+        assert_eq!(sink.failed(), 0);
+        // Nothing is parsed there, so the expression fails, and the message is kept.
+        assert!(keeps(&sink, "elsewhere", "level=info"));
+        assert_eq!(sink.failed(), 1);
+        assert!(!keeps(&with_own, "elsewhere", "level=info"));
+    }
 }

@@ -58,10 +58,6 @@ impl ParseRule {
     }
 }
 
-fn has_fields(rule: Option<&ParseRule>) -> bool {
-    rule.is_some_and(|rule| rule.parse.has_fields())
-}
-
 fn failures(owner: String) -> Arc<Failures> {
     let count = Counter::default();
     Arc::new(Failures { owner, count, is_told: AtomicBool::new(false), log: Mutex::default() })
@@ -93,7 +89,12 @@ impl Rules {
     /// An option is wrong. For an expression the error says where.
     pub fn take(query: &mut Query<'_>, place: Place) -> Result<Option<Rules>, ConfigError> {
         let parse = query.take(PARSE, ParseRule::of)?;
-        let scope = Scope { place: Some(place), has_parsed: has_fields(parse.as_ref()) };
+        let has_parsed = match &parse {
+            Some(own) => own.parse.has_fields(),
+            // Listeners and readers may say how: whoever knows them asks `asks_parsed_of_others`.
+            None => place == Place::Sink,
+        };
+        let scope = Scope { place: Some(place), has_parsed };
         let condition = query.take(WHERE, |text| Expression::of(text, &scope))?;
         let sample = query.take(SAMPLE, Fraction::parse)?;
         let redaction = query.take(REDACT, Redaction::of)?;
@@ -144,7 +145,11 @@ impl Rules {
         }
         let parse = texts.parse.map(|text| ParseRule::of(&text)).transpose();
         let parse = parse.map_err(|problem| of(PARSE, problem))?;
-        let scope = Scope { place: None, has_parsed: has_fields(parse.as_ref()) };
+        let has_parsed = match &parse {
+            Some(own) => own.parse.has_fields(),
+            None => parse_of.values().any(|rule| rule.parse.has_fields()),
+        };
+        let scope = Scope { place: None, has_parsed };
         let condition = texts.condition.map(|text| Expression::of(&text, &scope)).transpose();
         let sample = texts.sample.map(|text| Fraction::parse(&text)).transpose();
         let redaction = texts.redact.map(|text| Redaction::of(&text)).transpose();
@@ -259,7 +264,18 @@ impl Rules {
         parse.iter().chain(parse_of.values()).any(|rule| rule.parse.has_fields())
     }
 
+    /// Whether the expression names a field as parsed that only the `parse` of a listener or reader can find.
+    #[must_use]
+    pub fn asks_parsed_of_others(&self) -> bool {
+        let Inner { condition, parse, .. } = &*self.inner;
+        let nothing_parsed = Scope { place: None, has_parsed: false };
+        // What can be used anywhere else is refused there for this alone.
+        let asks = |condition: &Expression| Expression::of(condition.text(), &nothing_parsed).is_err();
+        parse.is_none() && condition.as_ref().is_some_and(asks)
+    }
+
     /// What finds fields in the messages of this listener.
+    #[inline]
     pub(crate) fn parse_at(&self, listener: &str) -> Option<&Parse> {
         let Inner { parse, parse_of, .. } = &*self.inner;
         parse.as_ref().or_else(|| parse_of.get(listener)).map(|rule| &rule.parse)
@@ -268,12 +284,19 @@ impl Rules {
     /// Whether a message is kept. One for which the expression fails is kept and counted.
     #[inline]
     pub fn keeps(&self, message: &Message<'_>, scratch: &mut Scratch) -> bool {
-        let Inner { condition, sample, parse, failures, .. } = &*self.inner;
+        self.keeps_from(message.listener, message, scratch)
+    }
+
+    /// The same for the rules of a sink. The `parse` of this listener or reader of this server counts if they have none of their own; the one
+    /// in the message is of the first server.
+    #[inline]
+    pub fn keeps_from(&self, listener: &str, message: &Message<'_>, scratch: &mut Scratch) -> bool {
+        let Inner { condition, sample, failures, .. } = &*self.inner;
         if sample.is_some_and(|fraction| !fraction.chooses(message.stream, message.sequence)) {
             return false;
         }
         let Some(condition) = condition else { return true };
-        let facts = Facts::new(message, scratch.peer(message.peer), parse.as_ref().map(|rule| &rule.parse));
+        let facts = Facts::new(message, scratch.peer(message.peer), self.parse_at(listener));
         match condition.decides(&facts) {
             Ok(keeps) => keeps,
             Err(failure) => {

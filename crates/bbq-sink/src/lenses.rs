@@ -196,7 +196,7 @@ fn hide(rules: &Rules, entry: &Entry<'_>, memory: &mut bbq_rules::Scratch, hidde
                 output,
             },
         };
-        hidden.push(!rules.keeps(&message, memory));
+        hidden.push(!rules.keeps_from(entry.source, &message, memory));
     }
     // Only a batch that was damaged in memory has fewer.
     (hidden.records()..end).for_each(|_| hidden.push(false));

@@ -108,10 +108,12 @@ impl SinkSpec {
         self.target.holds_back()
     }
 
-    /// Whether a name at the destination has fields that only the `parse` of a listener or reader can find.
+    /// Whether a name at the destination or the expression of `where` has fields that only the `parse` of a listener or reader can find.
     #[must_use]
     pub fn names_parsed_of_others(&self) -> bool {
-        self.target.names_parsed() && !self.rules.as_ref().is_some_and(Rules::finds_fields)
+        let rules = self.rules.as_ref();
+        (self.target.names_parsed() && !rules.is_some_and(Rules::finds_fields))
+            || rules.is_some_and(Rules::asks_parsed_of_others)
     }
 
     /// Memory that the sink takes in any case, beside its share of the window.

@@ -448,15 +448,11 @@ fn pending_sinks(
     lifecycle: &Arc<Lifecycle>,
 ) -> Result<Vec<PendingSink>, StartError> {
     let mut each_replica = replicas.each();
-    let Config { listen, read, .. } = start.config;
-    let listeners = listen.iter().map(|spec| (spec.source.as_str(), spec.filter.as_ref()));
-    let readers = read.iter().map(|spec| (spec.source.as_str(), spec.filter.as_ref()));
-    let rules_of = listeners.chain(readers).filter_map(|(name, rules)| Some((name, rules?)));
     let sinks = start.config.sinks.iter().enumerate().map(|(index, spec)| {
         let replica = spec.is_replica().then(|| each_replica.next()).flatten();
         PendingSink::new(
             index,
-            &spec.clone().with_parse_of(rules_of.clone()),
+            &start.config.with_parse_of_sources(spec),
             spool,
             (Arc::clone(retention), replica, start.config.memory.sink_window_bytes),
             lifecycle.of_sink(index),

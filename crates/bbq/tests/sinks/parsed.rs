@@ -64,6 +64,25 @@ fn the_parse_of_a_listener_holds_at_sinks_that_have_none() {
 }
 
 #[test]
+fn the_where_of_a_sink_knows_what_a_listener_parses() {
+    let mut setup = Setup::new(&[
+        "lines+tcp://127.0.0.1:{0}?name=app&parse=logfmt",
+        "lines+tcp://127.0.0.1:{1}?name=other",
+    ]);
+    setup.set_sinks(&["file:{dir}/warn.log?name=warn&where=has(parsed.level) && parsed.level == 'warn'"]);
+    let server = setup.start();
+    server.send(0, b"level=warn n=1\nlevel=info n=2\n");
+    server.send(1, b"level=warn n=3\n");
+    let status = server.wait_status("all are judged", |status| {
+        let sink = &status["sinks"][0];
+        sink["delivered"] == 1 && sink["filtered"] == 2
+    });
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert_eq!(fs::read_to_string(setup.path().join("warn.log")).expect("a file"), "level=warn n=1\n");
+}
+
+#[test]
 fn what_waits_for_a_sink_keeps_the_parse_that_it_was_received_with() {
     let mut setup = Setup::new(&[]).with(&["--config", "{dir}/bbq.toml", "--workers", "1"]);
     setup.set_sinks(&[]);
@@ -97,13 +116,17 @@ fn what_waits_for_a_sink_keeps_the_parse_that_it_was_received_with() {
 fn a_name_with_a_field_that_nothing_finds_is_refused() {
     let setup = Setup::new(&[]);
     let path = setup.path().join("bbq.toml");
-    let sink = "http://host/_bulk?preset=elasticsearch&index=logs-{parsed.team}";
-    for (options, parse, code) in [
-        ("", "", 2),
-        ("", "&parse=json", 0),
-        ("parse = 'syslog'", "", 2),
-        ("parse = 'logfmt'", "", 0),
-        ("parse = 'logfmt'", "&parse=syslog", 2),
+    let by_index = "http://host/_bulk?preset=elasticsearch&index=logs-{parsed.team}";
+    let by_where = "null:?where=parsed.team == \"a\"";
+    for (sink, options, parse, code) in [
+        (by_index, "", "", 2),
+        (by_index, "", "&parse=json", 0),
+        (by_index, "parse = 'syslog'", "", 2),
+        (by_index, "parse = 'logfmt'", "", 0),
+        (by_index, "parse = 'logfmt'", "&parse=syslog", 2),
+        (by_where, "", "", 2),
+        (by_where, "parse = 'syslog'", "", 2),
+        (by_where, "parse = 'logfmt'", "", 0),
     ] {
         let listener = format!("[[listen]]\nspec = 'lines+tcp://127.0.0.1:1'\n{options}\n");
         fs::write(&path, format!("{listener}[[sink]]\nspec = '{sink}{parse}'\n")).expect("a file");
