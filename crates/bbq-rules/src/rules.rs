@@ -264,6 +264,12 @@ impl Rules {
         parse.iter().chain(parse_of.values()).any(|rule| rule.parse.has_fields())
     }
 
+    /// The same for the messages of this listener or reader.
+    #[must_use]
+    pub fn finds_fields_at(&self, listener: &str) -> bool {
+        self.parse_at(listener).is_some_and(Parse::has_fields)
+    }
+
     /// Whether the expression names a field as parsed that only the `parse` of a listener or reader can find.
     #[must_use]
     pub fn asks_parsed_of_others(&self) -> bool {

@@ -6,9 +6,10 @@
 //! listener = "NAME"               or a reader; not needed if there is only one
 //! fields = { pod = "web-0" }      of a reader
 //! peer = "192.0.2.1:514"
-//! left_out = true                 what is expected: any of these three
+//! left_out = true                 what is expected: any of these four
 //! redacted = "text"
 //! sinks = ["NAME"]
+//! parsed = { level = "warn" }     these fields; `{}` for none at all
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,9 +21,11 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, ensure};
 use bbq_format::otlp::{from_json, put_body};
 use bbq_rules::{Attributes, FIELD_ALIASES, FieldSet, Message, Rules, Scratch};
-use bbq_server::config::Config;
+use bbq_server::config::{Config, SinkSpec};
+use bbq_spool::{ParseFields as _, ParsedRecord};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use serde::Deserialize;
+use serde_json::{Map, Value as Json};
 
 use crate::outcome::{Outcome, misuse};
 
@@ -47,6 +50,7 @@ struct Case {
     left_out: Option<bool>,
     redacted: Option<String>,
     sinks: Option<Vec<String>>,
+    parsed: Option<Map<String, Json>>,
 }
 
 /// Where messages come in.
@@ -63,6 +67,8 @@ struct Became {
     left_out: bool,
     redacted: String,
     sinks: Vec<String>,
+    /// The fields that are found, and by whose `parse`: that of the listener or reader, or those of the sinks that get the message.
+    parsed: Vec<(String, Map<String, Json>)>,
     /// Whether the expression failed.
     failed: bool,
 }
@@ -105,8 +111,15 @@ fn read(path: &Path) -> anyhow::Result<Vec<Case>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let cases: Cases = toml::from_str(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
     for (index, case) in cases.case.iter().enumerate() {
-        let expects = case.left_out.is_some() || case.redacted.is_some() || case.sinks.is_some();
-        ensure!(expects, "{shown}: case {} expects nothing; write left_out, redacted or sinks", index + 1);
+        let expects = case.left_out.is_some()
+            || case.redacted.is_some()
+            || case.sinks.is_some()
+            || case.parsed.is_some();
+        ensure!(
+            expects,
+            "{shown}: case {} expects nothing; write left_out, redacted, sinks or parsed",
+            index + 1
+        );
     }
     Ok(cases.case)
 }
@@ -154,19 +167,42 @@ fn became(config: &Config, case: &Case) -> anyhow::Result<Became> {
     let mut gets = |rules: Option<&Rules>| {
         rules.is_none_or(|rules| {
             let before = rules.failed();
-            let keeps = !rules.leaves_out() || rules.keeps(&stored, &mut Scratch::default());
+            let keeps = !rules.leaves_out() || rules.keeps_from(door.name, &stored, &mut Scratch::default());
             failed |= rules.failed() > before;
             keeps
         })
     };
-    let sinks = config.sinks.iter().filter(|sink| !left_out && gets(sink.rules()));
-    let sinks = sinks.map(|sink| sink.name.clone()).collect();
+    let sinks = config.sinks.iter().filter(|_| !left_out).map(|sink| config.with_parse_of_sources(sink));
+    let sinks: Vec<SinkSpec> = sinks.filter(|sink| gets(sink.rules())).collect();
+    let parsed = parsed(&door, &text, &sinks);
+    let sinks = sinks.into_iter().map(|sink| sink.name).collect();
     let mut shown = Vec::new();
     match door.kind {
         SourceKind::Otlp => put_body(&text, &mut shown),
         _ => shown = text,
     }
-    Ok(Became { left_out, redacted: String::from_utf8_lossy(&shown).into_owned(), sinks, failed })
+    Ok(Became { left_out, redacted: String::from_utf8_lossy(&shown).into_owned(), sinks, parsed, failed })
+}
+
+/// What is found in a message as it is stored. A sink finds it in what its `redact` has left.
+fn parsed(door: &Door<'_>, text: &[u8], sinks: &[SinkSpec]) -> Vec<(String, Map<String, Json>)> {
+    let found = |rules: &Rules, bytes: &[u8]| {
+        let mut object = Vec::new();
+        let _omitted =
+            rules.put_json(&ParsedRecord { listener: door.name, source: door.kind, bytes }, &mut object);
+        // If nothing is found, nothing is written.
+        serde_json::from_slice(&object).unwrap_or_default()
+    };
+    if let Some(rules) = door.rules.filter(|rules| rules.finds_fields_at(door.name)) {
+        return vec![(door.name.to_owned(), found(rules, text))];
+    }
+    let of_sink = |sink: &SinkSpec| {
+        let rules = sink.rules().filter(|rules| rules.finds_fields_at(door.name))?;
+        let mut redacted = Vec::new();
+        let is_changed = rules.redact(door.kind, text, &mut redacted);
+        Some((sink.name.clone(), found(rules, if is_changed { redacted.as_slice() } else { text })))
+    };
+    sinks.iter().filter_map(of_sink).collect()
 }
 
 /// The listener or reader that a case names.
@@ -216,6 +252,35 @@ impl Case {
         if let Some(sinks) = self.sinks.as_ref().filter(|sinks| sorted(sinks) != sorted(&became.sinks)) {
             lines.push(line("sinks", sinks, &became.sinks));
         }
+        if let Some(expected) = &self.parsed {
+            lines.extend(differences_of_parsed(expected, &became.parsed));
+        }
         lines
     }
+}
+
+fn differences_of_parsed(
+    expected: &Map<String, Json>,
+    parsed: &[(String, Map<String, Json>)],
+) -> Vec<String> {
+    if parsed.is_empty() && !expected.is_empty() {
+        let why =
+            "neither the listener or reader has a parse that finds fields, nor a sink that gets the message";
+        return vec![format!("parsed: {why}")];
+    }
+    let mut lines = Vec::new();
+    for (owner, found) in parsed {
+        if expected.is_empty() && !found.is_empty() {
+            lines.push(format!("parsed: expected no field, found {} by parse of {owner}", shown(found)));
+        }
+        for (name, value) in expected.iter().filter(|(name, value)| found.get(*name) != Some(*value)) {
+            let found = found.get(name).map_or_else(|| "nothing".to_owned(), Json::to_string);
+            lines.push(format!("parsed.{name}: expected {value}, found {found} by parse of {owner}"));
+        }
+    }
+    lines
+}
+
+fn shown(fields: &Map<String, Json>) -> String {
+    fields.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
 }

@@ -160,6 +160,8 @@ fn rules_are_tested_without_a_server() {
     );
     let (code, said) = check("[[case]]\ninput = 'no header'\nleft_out = true\n");
     assert!(code == Some(1) && said.contains("the expression of where failed"), "{said}");
+    let (code, said) = check("[[case]]\ninput = '<34>h su: x'\nparsed = { level = 'warn' }\n");
+    assert!(code == Some(1) && said.contains("has a parse that finds fields"), "{said}");
     for (cases, says) in [
         ("[[case]]\ninput = 'x'\n", "case 1 expects nothing"),
         (
@@ -171,4 +173,53 @@ fn rules_are_tested_without_a_server() {
         let (code, said) = check(cases);
         assert!(code == Some(2) && said.contains(says), "{cases}: {said}");
     }
+}
+
+#[test]
+fn what_is_parsed_is_tested_without_a_server() {
+    let setup = Setup::new(&[]);
+    let path = |name: &str| setup.path().join(name);
+    let config = "[[sink]]\nspec = 'null:?name=all'\n\
+                  [[sink]]\nspec = 'null:?name=warn&where=has(parsed.level) && parsed.level == \"warn\"'\n\
+                  [[listen]]\nspec = 'lines+tcp://127.0.0.1:1'\nname = 'in'\nparse = 'json'\nredact = 's/sesame/***/'\n\
+                  [[listen]]\nspec = 'lines+tcp://127.0.0.1:2'\nname = 'raw'\n\
+                  [[sink]]\nspec = 'null:?name=own&parse=/(?<word>[a-z]+)/&redact=s/[0-9]+/many/'\n";
+    std::fs::write(path("bbq.toml"), config).expect("a file");
+    let check = |case: &str| {
+        std::fs::write(path("cases.toml"), format!("[[case]]\n{case}\n")).expect("a file");
+        let mut command = Command::new(BBQ);
+        command.arg("check").arg(path("bbq.toml")).arg("--test").arg(path("cases.toml"));
+        let output = command.output().expect("check runs");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let json = r#"listener = 'in'
+        input = '{"level":"warn","n":500,"key":"sesame","in":{"a":1}}'"#;
+    for expected in [
+        "parsed = { level = 'warn', n = 500, key = '***', in = { a = 1 } }\nsinks = ['all', 'warn', 'own']",
+        "parsed = { n = 500 }",
+    ] {
+        assert_eq!(
+            check(&format!("{json}\n{expected}")),
+            (Some(0), "1 case passed.\n".to_owned()),
+            "{expected}"
+        );
+    }
+    for (case, says) in [
+        (format!("{json}\nparsed = {{ n = '500' }}"), "parsed.n: expected \"500\", found 500 by parse of in"),
+        (
+            format!("{json}\nparsed = {{ other = 1 }}"),
+            "parsed.other: expected 1, found nothing by parse of in",
+        ),
+        (format!("{json}\nparsed = {{}}"), "parsed: expected no field, found "),
+        (
+            "listener = 'raw'\ninput = '42 x'\nparsed = { word = 'x' }".to_owned(),
+            "parsed.word: expected \"x\", found \"many\" by parse of own",
+        ),
+    ] {
+        let (code, said) = check(&case);
+        assert!(code == Some(1) && said.contains(says), "{case}: {said}");
+    }
+    let none = "listener = 'in'\ninput = 'no object'\nparsed = {}";
+    assert_eq!(check(none), (Some(0), "1 case passed.\n".to_owned()));
 }
