@@ -15,10 +15,12 @@ mod labels;
 pub mod names;
 pub mod otlp;
 mod parsed;
+mod reader_fields;
 pub mod syslog;
 
 pub use format::{BatchMessage, BatchTexts, Content, Envelope, Format, Formatter};
 pub use labels::{LABEL_VALUES, Labels};
+pub use reader_fields::FIELD_ALIASES;
 
 /// Checks of what is shown, for the fuzz targets.
 #[cfg(fuzzing)]

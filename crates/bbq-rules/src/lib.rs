@@ -23,7 +23,8 @@ mod rules;
 mod sample;
 mod value;
 
+pub use bbq_format::FIELD_ALIASES;
 pub use filter::Filter;
-pub use message::{Attributes, FIELD_ALIASES, FieldSet, Message, Scratch};
+pub use message::{Attributes, FieldSet, Message, Scratch};
 pub use options::{Place, rule_options};
 pub use rules::Rules;

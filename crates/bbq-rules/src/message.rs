@@ -1,18 +1,9 @@
 //! A message as rules see it.
 
-use bbq_format::journal;
 use bbq_format::syslog::SyslogFields;
+use bbq_format::{FIELD_ALIASES, journal};
 use bbq_wire::batch::{self, Output};
 use bbq_wire::{Peer, SourceKind, StreamId};
-
-/// Short names for fields of readers, each with its whole name.
-pub const FIELD_ALIASES: [(&str, &str); 5] = [
-    ("file", "log.file.path"),
-    ("pod", "k8s.pod.name"),
-    ("namespace", "k8s.namespace.name"),
-    ("container", "k8s.container.name"),
-    ("uid", "k8s.pod.uid"),
-];
 
 /// A message, and what is known of it.
 #[derive(Clone, Debug)]

@@ -21,11 +21,13 @@ pub enum Field {
     Date,
     /// A field that `parse` has found, by its name.
     Parsed,
+    /// A field that the reader of the message knows, by its name.
+    OfReader,
 }
 
 impl Field {
     /// Every field.
-    pub const ALL: [Field; 9] = [
+    pub const ALL: [Field; 10] = [
         Field::Listener,
         Field::Host,
         Field::App,
@@ -35,6 +37,7 @@ impl Field {
         Field::Lane,
         Field::Date,
         Field::Parsed,
+        Field::OfReader,
     ];
 
     /// The word in the braces.
@@ -50,12 +53,14 @@ impl Field {
             Field::Lane => "lane",
             Field::Date => "date",
             Field::Parsed => "parsed.NAME",
+            Field::OfReader => "fields.NAME",
         }
     }
 
     /// Whether messages of a batch may have different values of it.
     pub(super) fn is_per_message(self) -> bool {
-        self.is_of_header() || matches!(self, Field::Facility | Field::Severity | Field::Parsed)
+        self.is_of_header()
+            || matches!(self, Field::Facility | Field::Severity | Field::Parsed | Field::OfReader)
     }
 
     /// Whether the header of a message has to be read for it, and not its priority alone.
@@ -63,11 +68,22 @@ impl Field {
         matches!(self, Field::Host | Field::App)
     }
 
+    /// Whether its name is written behind a word: `{parsed.NAME}`.
+    pub(super) fn is_named(self) -> bool {
+        matches!(self, Field::Parsed | Field::OfReader)
+    }
+
     /// Whether a sender can choose any text for it. A client of bbq may say which listener was the first.
     pub(super) fn is_of_sender(self) -> bool {
         matches!(
             self,
-            Field::Listener | Field::Host | Field::App | Field::Severity | Field::Stream | Field::Parsed
+            Field::Listener
+                | Field::Host
+                | Field::App
+                | Field::Severity
+                | Field::Stream
+                | Field::Parsed
+                | Field::OfReader
         )
     }
 }

@@ -39,6 +39,8 @@ pub struct Names {
     batch: OfBatch,
     /// Of a message: what `parse` has found by the names in the template.
     parsed: Vec<String>,
+    /// The same of the fields that its reader knows.
+    of_reader: Vec<String>,
     name: String,
 }
 
@@ -54,6 +56,8 @@ struct OfBatch {
     here: String,
     /// Finds what the template names in the messages.
     parser: Option<Arc<dyn ParseFields>>,
+    /// The fields that all have in common, in the order of the template's names.
+    of_reader: Vec<String>,
 }
 
 /// What a message has of its own.
@@ -79,11 +83,13 @@ impl Names {
             source: SourceKind::Lines,
             here: String::new(),
             parser: None,
+            of_reader: vec![String::new(); template.named().of_reader.len()],
         };
-        let parsed = vec![String::new(); template.parsed().len()];
+        let parsed = vec![String::new(); template.named().parsed.len()];
+        let of_reader = batch.of_reader.clone();
         let name = template.fallback().to_owned();
         let (hasher, known, sink) = (RandomState::new(), HashSet::new(), sink.to_owned());
-        Names { template, sink, hasher, known, day: 0, over: 0, batch, parsed, name }
+        Names { template, sink, hasher, known, day: 0, over: 0, batch, parsed, of_reader, name }
     }
 
     /// The template.
@@ -110,6 +116,8 @@ impl Names {
             self.batch.here.push_str(entry.source);
             self.batch.parser = entry.parser.cloned();
         }
+        self.batch.of_reader.iter_mut().for_each(String::clear);
+        put_fields(&self.template.named().of_reader, entry.batch.fields(), &mut self.batch.of_reader);
         self.begin_day(entry.envelope.received_ns / NANOS_PER_DAY);
         if !self.template.is_per_message() {
             self.make(&OfMessage::default(), u64::from(header.records));
@@ -121,6 +129,7 @@ impl Names {
         if self.template.is_per_message() {
             let of_message = OfMessage::of(message, own, &self.template, &self.batch);
             self.find_parsed(message);
+            self.find_of_reader(own);
             self.make(&of_message, 1);
         }
         &self.name
@@ -131,7 +140,15 @@ impl Names {
         parsed.iter_mut().for_each(String::clear);
         if let Some(parser) = parser {
             let record = ParsedRecord { listener: here, source: *source, bytes: message };
-            parser.put_texts(&record, template.parsed(), parsed);
+            parser.put_texts(&record, &template.named().parsed, parsed);
+        }
+    }
+
+    fn find_of_reader(&mut self, own: Option<&Fields<'_>>) {
+        let Names { template, batch, of_reader, .. } = self;
+        of_reader.clone_from(&batch.of_reader);
+        if let Some(own) = own {
+            put_fields(&template.named().of_reader, own.clone(), of_reader);
         }
     }
 
@@ -158,6 +175,7 @@ impl Names {
             facility: of_message.facility,
             severity: of_message.severity.as_deref().or(of_message.severity_word),
             parsed: &self.parsed,
+            of_reader: &self.of_reader,
         };
         self.name.clear();
         self.template.put(&facts, &mut self.name);
@@ -185,6 +203,19 @@ impl Names {
             let NameTemplate { rules, .. } = &self.template;
             let (sink, template, name) = (&self.sink, self.template.as_str(), self.template.fallback());
             warn!(sink, template, name, names = rules.names_max, messages = self.over, "{text}");
+        }
+    }
+}
+
+/// Puts the values of fields with these names in the places of the names.
+fn put_fields(names: &[String], fields: Fields<'_>, texts: &mut [String]) {
+    if names.is_empty() {
+        return;
+    }
+    for (name, value) in fields {
+        let place = names.iter().position(|known| known == name);
+        if let Some(text) = place.and_then(|place| texts.get_mut(place)) {
+            value.clone_into(text);
         }
     }
 }
@@ -252,6 +283,7 @@ mod tests {
         (own, parser): Beside<'_>,
     ) -> Vec<String> {
         let mut builder = BatchBuilder::new();
+        builder.set_fields([("k8s.pod.name", "web-0")].into_iter());
         for message in messages {
             builder.push(message.as_bytes());
             if !own.is_empty() {
@@ -355,6 +387,17 @@ mod tests {
         let found = named_with(&mut names, lines, &["<13>1 - db other - - - text"], (&own, None));
         assert_eq!(found, ["web.sshd.authpriv.err"]);
         assert_eq!(named_with(&mut names, lines, &["text"], (&[("X", "1")], None)), ["none.none.none.none"]);
+    }
+
+    #[test]
+    fn a_name_has_what_a_reader_knows_of_its_message() {
+        let lines = (SourceKind::Lines, 20_000);
+        let own = [("_SYSTEMD_UNIT", "a.service"), ("k8s.pod.name", "of its own")];
+        let mut names = names("{fields._SYSTEMD_UNIT}-{fields.pod}-{fields.k8s.pod.name}-{fields.file}");
+        let found = named_with(&mut names, lines, &["x"], (&own, None));
+        assert_eq!(found, ["a-service-of-its-own-of-its-own-none"]);
+        assert_eq!(named_with(&mut names, lines, &["x"], (&own[..1], None)), ["a-service-web-0-web-0-none"]);
+        assert_eq!(named(&mut names, (SourceKind::Lines, 20_001), &["x"]), ["none-web-0-web-0-none"]);
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! logs.{listener}.{host}      a text and fields
 //! logs-{date:%Y.%m.%d}        a date with a form; its texts are as those beside the braces
 //! logs.{parsed.team}          a field that `parse` has found
+//! logs.{fields.namespace}     a field that the reader of the message knows
 //! ```
 
 use chrono::DateTime;
 
 use super::date::{self, FormPiece, Number};
 use super::{Field, NameRules};
+use crate::reader_fields::whole_name;
 
 /// In place of each field in the name of messages beyond the bound of names.
 pub const OTHER: &str = "other";
@@ -17,10 +19,12 @@ pub const OTHER: &str = "other";
 const FIELD_BYTES_MAX: usize = 128;
 /// With less room for a field, different hosts would be cut to the same name.
 const FIELD_BYTES_MIN: usize = 16;
-/// Of the name of a field that `parse` finds: nobody writes a longer one.
-const PARSED_BYTES_MAX: usize = 256;
-/// What stands before such a name.
+/// Of the name of a field that `parse` finds or a reader knows: nobody writes a longer one.
+const FIELD_NAME_BYTES_MAX: usize = 256;
+/// What stands before the name of a field that `parse` finds.
 const PARSED: &str = "parsed.";
+/// What stands before the name of a field that a reader knows.
+const OF_READER: &str = "fields.";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -28,6 +32,8 @@ enum Part {
     Field(Field),
     /// The field that `parse` finds with the name in this place.
     Parsed(usize),
+    /// The same of a reader.
+    OfReader(usize),
     Number(Number),
 }
 
@@ -45,12 +51,20 @@ pub enum Piece<'a> {
 pub struct NameTemplate {
     text: String,
     parts: Vec<Part>,
-    /// The names of fields that `parse` finds, each once.
-    parsed: Vec<String>,
+    named: NamedFields,
     pub(super) rules: &'static NameRules,
     /// The most bytes of a field.
     field_bytes_max: usize,
     fallback: String,
+}
+
+/// The names of fields in a template, each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NamedFields {
+    /// Those that `parse` finds.
+    pub(super) parsed: Vec<String>,
+    /// Those that readers know, by their whole names.
+    pub(super) of_reader: Vec<String>,
 }
 
 /// What is known of a message when its name is made.
@@ -66,6 +80,8 @@ pub(super) struct Facts<'a> {
     pub(super) severity: Option<&'a str>,
     /// The fields that `parse` finds, in the order of their names; empty where the message has none.
     pub(super) parsed: &'a [String],
+    /// The same of the fields that readers know.
+    pub(super) of_reader: &'a [String],
 }
 
 impl Facts<'_> {
@@ -78,8 +94,8 @@ impl Facts<'_> {
             Field::App => self.app.unwrap_or_default(),
             Field::Facility => self.facility.unwrap_or_default(),
             Field::Severity => self.severity.unwrap_or_default(),
-            // A date is numbers, and what `parse` finds has names.
-            Field::Date | Field::Parsed => "",
+            // A date is numbers, and the others have names.
+            Field::Date | Field::Parsed | Field::OfReader => "",
         }
     }
 }
@@ -94,7 +110,7 @@ impl NameTemplate {
             let place = text[..at].chars().count() + 1;
             format!("{text:?}, character {place}: {why}")
         };
-        let (mut parts, mut parsed) = (Vec::new(), Vec::new());
+        let (mut parts, mut named) = (Vec::new(), NamedFields::default());
         let mut at = 0;
         while let Some(brace) = text[at..].find(['{', '}']).map(|offset| at + offset) {
             if text[brace..].starts_with('}') {
@@ -104,28 +120,29 @@ impl NameTemplate {
             let inner = &text[brace + 1..];
             let length = inner.find(['{', '}']).filter(|end| inner[*end..].starts_with('}'));
             let inner = &inner[..length.ok_or_else(|| wrong(brace, "the brace is not closed by }"))?];
-            match inner.strip_prefix(PARSED).filter(|_| rules.fields.contains(&Field::Parsed)) {
-                Some(name) => read_parsed(name, &mut parts, &mut parsed).map_err(|why| wrong(brace, &why))?,
+            match read_named(inner, rules, &mut named) {
+                Some(part) => parts.push(part.map_err(|why| wrong(brace, &why))?),
                 None => read_field(inner, rules, &mut parts)
                     .map_err(|(offset, why)| wrong(brace + offset, &why))?,
             }
             at = brace + inner.len() + 2;
         }
         put_text(&mut parts, &text[at..]);
-        NameTemplate::of_parts(text, (parts, parsed), rules)
+        NameTemplate::of_parts(text, (parts, named), rules)
     }
 
     fn of_parts(
         text: &str,
-        (parts, parsed): (Vec<Part>, Vec<String>),
+        (parts, named): (Vec<Part>, NamedFields),
         rules: &'static NameRules,
     ) -> Result<NameTemplate, String> {
         let NameRules { what, bytes_max, .. } = *rules;
-        let fields = parts.iter().filter(|part| matches!(part, Part::Field(_) | Part::Parsed(_))).count();
+        let is_field = |part: &&Part| !matches!(part, Part::Text(_) | Part::Number(_));
+        let fields = parts.iter().filter(is_field).count();
         let bytes = parts.iter().map(|part| match part {
             Part::Text(text) => text.len(),
             Part::Number(number) => number.digits(),
-            Part::Field(_) | Part::Parsed(_) => 0,
+            Part::Field(_) | Part::Parsed(_) | Part::OfReader(_) => 0,
         });
         let bytes: usize = bytes.sum();
         let room = bytes_max.saturating_sub(bytes);
@@ -140,7 +157,7 @@ impl NameTemplate {
         let mut template = NameTemplate {
             text: text.to_owned(),
             parts,
-            parsed,
+            named,
             rules,
             field_bytes_max,
             fallback: String::new(),
@@ -187,7 +204,7 @@ impl NameTemplate {
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         self.parts.iter().map(|part| match part {
             Part::Text(text) => Piece::Text(text),
-            Part::Field(_) | Part::Parsed(_) | Part::Number(_) => Piece::Any,
+            Part::Field(_) | Part::Parsed(_) | Part::OfReader(_) | Part::Number(_) => Piece::Any,
         })
     }
 
@@ -235,12 +252,12 @@ impl NameTemplate {
     /// Whether it has fields that `parse` has to find.
     #[must_use]
     pub fn names_parsed(&self) -> bool {
-        !self.parsed.is_empty()
+        !self.named.parsed.is_empty()
     }
 
-    /// The names of these fields.
-    pub(super) fn parsed(&self) -> &[String] {
-        &self.parsed
+    /// The names of fields that have names.
+    pub(super) fn named(&self) -> &NamedFields {
+        &self.named
     }
 
     /// Appends the name of a message.
@@ -253,6 +270,9 @@ impl NameTemplate {
                 Part::Field(field) => self.put_field(facts.get(*field), name),
                 Part::Parsed(place) => {
                     self.put_field(facts.parsed.get(*place).map_or("", String::as_str), name);
+                }
+                Part::OfReader(place) => {
+                    self.put_field(facts.of_reader.get(*place).map_or("", String::as_str), name);
                 }
                 Part::Number(number) => number.put(&time, name),
             }
@@ -287,6 +307,7 @@ impl Part {
         match self {
             Part::Field(field) => Some(*field),
             Part::Parsed(_) => Some(Field::Parsed),
+            Part::OfReader(_) => Some(Field::OfReader),
             Part::Text(_) | Part::Number(_) => None,
         }
     }
@@ -300,28 +321,40 @@ fn put_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// Reads the name of a field that `parse` finds.
-fn read_parsed(name: &str, parts: &mut Vec<Part>, parsed: &mut Vec<String>) -> Result<(), String> {
-    if name.is_empty() || name.len() > PARSED_BYTES_MAX {
+/// Reads a field by its name, if that is what is in the braces and may be there.
+fn read_named(inner: &str, rules: &NameRules, named: &mut NamedFields) -> Option<Result<Part, String>> {
+    let name_of = |field, prefix| inner.strip_prefix(prefix).filter(|_| rules.fields.contains(&field));
+    if let Some(name) = name_of(Field::Parsed, PARSED) {
+        let place = place_of(name, &mut named.parsed, "{parsed.level}");
+        return Some(place.map(Part::Parsed).map_err(|why| format!("{{{inner}}} {why}")));
+    }
+    let name = whole_name(name_of(Field::OfReader, OF_READER)?);
+    let place = place_of(name, &mut named.of_reader, "{fields.pod}");
+    Some(place.map(Part::OfReader).map_err(|why| format!("{{{inner}}} {why}")))
+}
+
+/// The place of a name among those that are known; it may be new.
+fn place_of(name: &str, known: &mut Vec<String>, example: &str) -> Result<usize, String> {
+    if name.is_empty() || name.len() > FIELD_NAME_BYTES_MAX {
         return Err(format!(
-            "{{{PARSED}{name}}} needs the name of a field, of at most {PARSED_BYTES_MAX} bytes, such as {{{PARSED}level}}"
+            "needs the name of a field, of at most {FIELD_NAME_BYTES_MAX} bytes, such as {example}"
         ));
     }
-    let place = parsed.iter().position(|known| known == name).unwrap_or(parsed.len());
-    if place == parsed.len() {
-        parsed.push(name.to_owned());
+    let place = known.iter().position(|known| known == name).unwrap_or(known.len());
+    if place == known.len() {
+        known.push(name.to_owned());
     }
-    parts.push(Part::Parsed(place));
-    Ok(())
+    Ok(place)
 }
 
 /// Reads what is in braces. An error has its place behind the opening brace, in bytes.
 fn read_field(inner: &str, rules: &NameRules, parts: &mut Vec<Part>) -> Result<(), (usize, String)> {
     let (word, form) = inner.split_once(':').map_or((inner, None), |(word, form)| (word, Some(form)));
-    let is_word = |field: &Field| *field != Field::Parsed && field.word() == word;
+    let is_word = |field: &Field| !field.is_named() && field.word() == word;
     let Some(field) = rules.fields.iter().copied().find(is_word) else {
         let names: Vec<String> = rules.fields.iter().map(|field| format!("{{{}}}", field.word())).collect();
-        let is_of_others = Field::ALL.iter().any(is_word) || word.starts_with(PARSED);
+        let is_of_others =
+            Field::ALL.iter().any(is_word) || word.starts_with(PARSED) || word.starts_with(OF_READER);
         let why = if is_of_others { "cannot be in" } else { "is not a field for" };
         let known = names.join(", ");
         return Err((0, format!("{{{inner}}} {why} a {}; allowed: {known}", rules.what)));
@@ -390,6 +423,7 @@ mod tests {
             ("{host:x}", "character 6: {host} has no form"),
             ("a{date:%Y%M}", "character 10: %M is not one of %Y, %m, %d, %H"),
             ("{parsed}", "character 1: {parsed} is not a field for"),
+            ("{fields.pod}", "character 1: {fields.pod} cannot be in a topic; allowed: {listener}"),
             ("a{parsed.}", "character 2: {parsed.} needs the name of a field, of at most 256 bytes"),
             (&format!("{{parsed.{}}}", "x".repeat(257)), "at most 256 bytes"),
             ("{date:}", "character 7: the date has no part such as %Y"),

@@ -22,6 +22,7 @@ pub(super) static RULES: NameRules = NameRules {
         Field::App,
         Field::Date,
         Field::Parsed,
+        Field::OfReader,
     ],
     missing: "_",
     letter,

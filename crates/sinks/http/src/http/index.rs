@@ -30,6 +30,7 @@ static RULES: NameRules = NameRules {
         Field::Severity,
         Field::Date,
         Field::Parsed,
+        Field::OfReader,
     ],
     missing: "none",
     letter,
