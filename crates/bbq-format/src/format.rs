@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::journal;
-use crate::labels::Labels;
+use crate::labels::{FieldLabels, LISTENER, Labels};
 use crate::names::Names;
 use crate::otlp::{OtlpFields, append_log_records, put_body};
 use crate::parsed::ParsedMembers;
@@ -58,8 +58,9 @@ pub enum Content {
 pub struct Formatter {
     format: Format,
     shows_rejections: bool,
-    /// The index of each message, for Elasticsearch.
-    index: Option<Arc<Mutex<Names>>>,
+    /// The index of each message, for Elasticsearch; the values of labels from fields, for Loki.
+    names: Option<Arc<Mutex<Names>>>,
+    labels: Option<FieldLabels>,
 }
 
 /// Who sent a message.
@@ -154,7 +155,7 @@ impl Record<'_> {
         let of_otlp = |name| self.content.otlp.as_ref()?.label(name);
         let value = |name| of_syslog(name).or_else(|| of_otlp(name));
         let known = labels.names().filter_map(|name| Some((name.to_owned(), value(name)?.into())));
-        [("listener".to_owned(), self.listener.into())].into_iter().chain(known).collect()
+        [(LISTENER.to_owned(), self.listener.into())].into_iter().chain(known).collect()
     }
 }
 
@@ -162,19 +163,25 @@ impl Formatter {
     /// A formatter for `format`.
     #[must_use]
     pub fn new(format: Format) -> Formatter {
-        Formatter { format, shows_rejections: false, index: None }
+        Formatter { format, shows_rejections: false, names: None, labels: None }
     }
 
     /// The same; for Elasticsearch, each message names its index. All formatters of a sink share the names.
     #[must_use]
     pub fn with_index(format: Format, index: Option<Arc<Mutex<Names>>>) -> Formatter {
-        Formatter { format, shows_rejections: false, index }
+        Formatter { names: index, ..Formatter::new(format) }
+    }
+
+    /// The same; for Loki, each message has these labels, too. `values` are made by their template, and shared by all formatters of a sink.
+    #[must_use]
+    pub fn with_labels(format: Format, labels: FieldLabels, values: Arc<Mutex<Names>>) -> Formatter {
+        Formatter { names: Some(values), labels: Some(labels), ..Formatter::new(format) }
     }
 
     /// The same; in JSON, dead letters have a field `rejected` with what their destination said.
     #[must_use]
     pub fn with_rejections(format: Format) -> Formatter {
-        Formatter { format, shows_rejections: true, index: None }
+        Formatter { shows_rejections: true, ..Formatter::new(format) }
     }
 
     /// Appends every message of a batch.
@@ -208,11 +215,8 @@ impl Formatter {
         out: &mut Vec<u8>,
         ended: impl FnMut(usize),
     ) {
-        let index = self.index.as_ref().map(|names| names.lock().unwrap_or_else(PoisonError::into_inner));
-        match index {
-            Some(mut names) => append_enveloped(entry, shape, Some(&mut names), out, ended),
-            None => append_enveloped(entry, shape, None, out, ended),
-        }
+        let mut names = self.names.as_ref().map(|names| names.lock().unwrap_or_else(PoisonError::into_inner));
+        append_enveloped(entry, shape, (names.as_deref_mut(), self.labels.as_ref()), out, ended);
     }
 }
 
@@ -323,11 +327,11 @@ fn append_object(value: &impl Serialize, further: &[u8], out: &mut Vec<u8>) {
 fn append_enveloped(
     entry: &Entry<'_>,
     (envelope, content): (Envelope, Content),
-    mut index: Option<&mut Names>,
+    (mut names, fields): (Option<&mut Names>, Option<&FieldLabels>),
     out: &mut Vec<u8>,
     mut ended: impl FnMut(usize),
 ) {
-    if let Some(names) = &mut index {
+    if let Some(names) = &mut names {
         names.begin(entry);
     }
     let received_ns = entry.origin().received_ns;
@@ -335,7 +339,7 @@ fn append_enveloped(
     let texts = BatchTexts::of(entry).with_rejection(false);
     let mut parsed = ParsedMembers::of(entry);
     for_each_message(entry, |sequence, raw, peer, of_reader| {
-        let name = index.as_mut().map(|names| names.name(raw, of_reader.fields.as_ref()));
+        let name = names.as_mut().map(|names| names.name(raw, of_reader.fields.as_ref()));
         let record = &texts.record(sequence, raw, peer, of_reader);
         match (envelope, content) {
             (Envelope::Elasticsearch, _) => {
@@ -357,7 +361,12 @@ fn append_enveloped(
                     }
                 };
                 let value = (received_ns.to_string(), line);
-                append_line(&json!({ "stream": record.labels(labels), "values": [value] }), out);
+                let mut stream = record.labels(labels);
+                if let (Some(fields), Some(values)) = (fields, name) {
+                    let fields = fields.values(values);
+                    stream.extend(fields.map(|(label, value)| (label.to_owned(), value.into())));
+                }
+                append_line(&json!({ "stream": stream, "values": [value] }), out);
             }
             (Envelope::Splunk, content) => {
                 out.extend_from_slice(b"{\"event\":");

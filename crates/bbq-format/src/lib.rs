@@ -19,7 +19,7 @@ mod reader_fields;
 pub mod syslog;
 
 pub use format::{BatchMessage, BatchTexts, Content, Envelope, Format, Formatter};
-pub use labels::{LABEL_VALUES, Labels};
+pub use labels::{FieldLabels, LABEL_VALUES, Labels};
 pub use reader_fields::FIELD_ALIASES;
 
 /// Checks of what is shown, for the fuzz targets.

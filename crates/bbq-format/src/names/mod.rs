@@ -5,7 +5,8 @@
 //!
 //! What a destination allows in its names is in its [`NameRules`].
 //!
-//! Invariant: a field cannot add a separator of the destination to a name: it becomes a part of the name that is never empty.
+//! Invariant: a field cannot add a separator of the destination to a name: it becomes a part of the name that is never empty, but in values
+//! of labels.
 //! Invariant: a name is made of the message and the template alone, unless there are too many names.
 
 mod date;

@@ -348,6 +348,26 @@ fn loki_finds_messages_by_the_labels_that_they_have() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
+#[test]
+fn loki_gets_labels_of_fields_that_are_parsed() {
+    let (address, bodies) = serve(|_| Some(response("204 No Content")));
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=app&parse=logfmt"]);
+    let labels = "parsed.level,parsed.http.method,fields.pod";
+    setup.set_sinks(&[&format!("http://{address}/?preset=loki&labels={labels}")]);
+    let server = setup.start();
+    for (message, expected) in [
+        ("level=warn http.method=GET", json!({ "listener": "app", "level": "warn", "http_method": "GET" })),
+        ("level=info", json!({ "listener": "app", "level": "info" })),
+        ("nothing", json!({ "listener": "app" })),
+    ] {
+        server.send(0, format!("{message}\n").as_bytes());
+        let body = bodies.recv_timeout(PATIENCE).expect("it posts");
+        let body: Value = serde_json::from_str(&body).expect("one object");
+        assert_eq!(body["streams"][0]["stream"], expected, "{message}");
+    }
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
 /// It asks for two seconds, which is longer than the sink would wait by itself.
 #[test]
 fn a_server_is_asked_again_when_it_wants_to_be() {

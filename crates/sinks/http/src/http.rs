@@ -21,7 +21,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use bbq_format::names::{NameTemplate, Names};
-use bbq_format::{Format, Formatter, Labels};
+use bbq_format::{FieldLabels, Format, Formatter, Labels};
 use bbq_sink::{
     Answer, DEAD_LETTERS_OPTION, Exchange, FORMAT_WORDS, Kind, Now, OpenError, PROXY, Part, Proxy,
     REQUEST_OPTIONS, Receiver, RequestOptions, RequestSink, Sink, Target, Verdict, format_option,
@@ -111,6 +111,7 @@ fn parse(
             written.shown()
         )));
     }
+    let (labels, field_labels) = labels.unwrap_or_default();
     let index = query.take(index::OPTION.key, index::parse)?;
     if index.is_some() && preset != Preset::Elasticsearch {
         return Err(ConfigError::new(format!(
@@ -120,14 +121,27 @@ fn parse(
     }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
-        .format(format, labels.unwrap_or_default())
+        .format(format, labels)
         .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
     let headers = Headers::take(&written, query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
     let options = RequestOptions::take(query)?;
     let proxy = Proxy::take(written.shown(), query)?;
     let name = query.name().to_owned();
-    Ok(Arc::new(HttpTarget { name, uris, tls, preset, index, format, coding, headers, options, proxy }))
+    let labels = field_labels;
+    Ok(Arc::new(HttpTarget {
+        name,
+        uris,
+        tls,
+        preset,
+        index,
+        labels,
+        format,
+        coding,
+        headers,
+        options,
+        proxy,
+    }))
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +155,8 @@ struct HttpTarget {
     preset: Preset,
     /// Of each message.
     index: Option<NameTemplate>,
+    /// Of each message, beside those in the format.
+    labels: Option<FieldLabels>,
     format: Format,
     coding: Coding,
     headers: Headers,
@@ -150,7 +166,7 @@ struct HttpTarget {
 
 impl Target for HttpTarget {
     fn names_parsed(&self) -> bool {
-        self.index.as_ref().is_some_and(NameTemplate::names_parsed)
+        self.names().is_some_and(NameTemplate::names_parsed)
     }
 
     fn takes_dead_letters(&self) -> bool {
@@ -160,7 +176,7 @@ impl Target for HttpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let HttpTarget { tls, options, proxy, .. } = self;
         let servers = HttpClient::open_each(&self.uris, tls.as_ref(), Version::One, *options, proxy)?;
-        let index = self.index.clone().map(|index| Arc::new(Mutex::new(Names::new(index, &self.name))));
+        let names = self.names().map(|names| Arc::new(Mutex::new(Names::new(names.clone(), &self.name))));
         let sink = RequestSink {
             name: self.name.clone(),
             servers,
@@ -168,26 +184,33 @@ impl Target for HttpTarget {
             check: CHECK,
             keeps_cuts: self.preset == Preset::Clickhouse,
             options: *options,
-            exchange: HttpPosts { target: self.clone(), index },
+            exchange: HttpPosts { target: self.clone(), names },
         };
         open_request_sink(sink, state)
     }
 }
 
 impl HttpTarget {
-    /// `<format> <URIs>`; with the compression and the index, if there are such.
+    /// Makes the index of each message, or the values of its labels.
+    fn names(&self) -> Option<&NameTemplate> {
+        self.index.as_ref().or_else(|| self.labels.as_ref().map(FieldLabels::template))
+    }
+
+    /// `<format> <URIs>`; with the compression and the index or the labels, if there are such.
     fn shown_requests(&self) -> String {
-        let HttpTarget { uris, format, coding, index, .. } = self;
+        let HttpTarget { uris, format, coding, .. } = self;
         let uris: Vec<String> = uris.iter().map(Uri::to_string).collect();
         let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
-        let index = index.as_ref().map(|index| format!(" {}", index.as_str())).unwrap_or_default();
-        format!("{format:?} {}{coding}{index}", uris.join(","))
+        // The values of labels stand in lines of their own.
+        let names =
+            self.names().map(|names| format!(" {}", names.as_str().replace('\n', ","))).unwrap_or_default();
+        format!("{format:?} {}{coding}{names}", uris.join(","))
     }
 }
 
 struct HttpPosts {
     target: HttpTarget,
-    index: Option<Arc<Mutex<Names>>>,
+    names: Option<Arc<Mutex<Names>>>,
 }
 
 impl Exchange for HttpPosts {
@@ -196,7 +219,13 @@ impl Exchange for HttpPosts {
     const EMPTY_DECIDES: bool = false;
 
     fn formatter(&self) -> Formatter {
-        Formatter::with_index(self.target.format, self.index.clone())
+        let HttpTarget { format, labels, .. } = &self.target;
+        match (labels, &self.names) {
+            (Some(labels), Some(values)) => {
+                Formatter::with_labels(*format, labels.clone(), Arc::clone(values))
+            }
+            (_, index) => Formatter::with_index(*format, index.clone()),
+        }
     }
 
     async fn exchange(&self, to: &Receiver<HttpClient>, text: Vec<u8>, part: &Part) -> io::Result<Answer> {

@@ -43,7 +43,8 @@ pub(super) const LABELS: SpecOption = SpecOption {
     key: "labels",
     values: LABEL_VALUES,
     default: "none",
-    meaning: "for preset=loki: syslog fields, or their OpenTelemetry equivalents, that are labels in addition to `listener`; separated by commas",
+    meaning: "for preset=loki: what becomes a label in addition to `listener`, separated by commas: syslog fields or their OpenTelemetry \
+              equivalents, fields that `parse` finds (`parsed.level`), and those of readers (`fields.namespace`)",
 };
 const FAILED: u16 = 500;
 /// The conflict of a message that is there already.
