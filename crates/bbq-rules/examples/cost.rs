@@ -69,6 +69,9 @@ fn main() {
             out.clear();
             black_box(redact.redact(SourceKind::Lines, black_box(record.as_bytes()), &mut out));
         });
-        println!("redact, three patterns, {what}: {time:.1} ns, the regex crate alone {alone:.1} ns");
+        let ratio = time / alone;
+        println!(
+            "redact, three patterns, {what}: {time:.1} ns, the regex crate alone {alone:.1} ns, {ratio:.2} times"
+        );
     }
 }

@@ -39,13 +39,13 @@ impl Redaction {
 
     /// Appends the replaced record to `out`. Returns `false`, and appends nothing, if nothing matches.
     pub(crate) fn apply(&self, source: SourceKind, record: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut growth = Growth::of(record.len());
+        let growth = || Growth::of(record.len());
         if source == SourceKind::Otlp
-            && let Some(is_changed) = otlp::apply(&self.texts, record, &mut growth, out)
+            && let Some(is_changed) = otlp::apply(&self.texts, record, &mut growth(), out)
         {
             return is_changed;
         }
-        self.texts.apply(record, &mut growth, out)
+        self.texts.apply(record, &mut growth(), out)
     }
 }
 
@@ -78,6 +78,28 @@ mod tests {
         // Each sees what those before it have left.
         assert_eq!(replaced("s/a/b/; s/b/c/", "ab"), text("cc"));
         assert_eq!(replaced("s/a/b/; s/x/y/", "x"), text("y"));
+        // A match may be empty where a text is not.
+        assert_eq!(replaced("s/^\\b/> /", "text"), text("> text"));
+    }
+
+    #[test]
+    fn what_follows_a_match_in_a_record_of_opentelemetry_stays() {
+        let request = |body: &str| {
+            let log =
+                serde_json::json!({ "body": { "stringValue": body }, "severityText": "INFO", "flags": 1 });
+            let scope = serde_json::json!({ "name": "a secret scope", "version": "1" });
+            let request = serde_json::json!({ "resourceLogs": [{
+                "resource": { "attributes": [{ "key": "k", "value": { "stringValue": "v" } }] },
+                "scopeLogs": [{ "scope": scope, "logRecords": [log] }],
+            }] });
+            bbq_format::otlp::from_json(request.to_string().as_bytes()).unwrap().request
+        };
+        let redaction = Redaction::of("s/sesame/***/; s/open/shut/").unwrap();
+        let mut out = b"before".to_vec();
+        assert!(redaction.apply(SourceKind::Otlp, &request("open sesame, open"), &mut out));
+        assert_eq!(out.strip_prefix(b"before"), Some(&*request("shut ***, shut")));
+        out.clear();
+        assert!(!redaction.apply(SourceKind::Otlp, &request("nothing"), &mut out) && out.is_empty());
     }
 
     #[test]

@@ -48,19 +48,19 @@ impl Substitution {
         Ok(Substitution { pattern, with: with.into_bytes(), has_groups })
     }
 
-    pub(super) fn matches(&self, text: &[u8]) -> bool {
-        self.pattern.is_match(text)
-    }
-
     /// Appends the text with its matches replaced to `out`. Returns `false`, and appends nothing, if nothing matches.
     pub(super) fn apply(&self, text: &[u8], growth: &mut Growth, out: &mut Vec<u8>) -> bool {
-        let mut end = 0;
+        let (mut end, mut has_match) = (0, false);
         if self.has_groups {
+            // A search for groups allocates before it finds anything.
+            if !self.pattern.is_match(text) {
+                return false;
+            }
             for groups in self.pattern.captures_iter(text) {
                 let found = groups.get_match();
                 out.extend_from_slice(&text[end..found.start()]);
                 self.expand(&groups, growth, out);
-                end = found.end();
+                (end, has_match) = (found.end(), true);
             }
         } else {
             for found in self.pattern.find_iter(text) {
@@ -68,14 +68,13 @@ impl Substitution {
                 if growth.allows(found.len(), self.with.len()) {
                     out.extend_from_slice(&self.with);
                 }
-                end = found.end();
+                (end, has_match) = (found.end(), true);
             }
         }
-        if end == 0 {
-            return false;
+        if has_match {
+            out.extend_from_slice(&text[end..]);
         }
-        out.extend_from_slice(&text[end..]);
-        true
+        has_match
     }
 
     fn expand(&self, groups: &Captures<'_>, growth: &mut Growth, out: &mut Vec<u8>) {

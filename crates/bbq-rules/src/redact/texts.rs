@@ -12,22 +12,18 @@ impl Texts {
     pub(super) fn apply(&self, text: &[u8], growth: &mut Growth, out: &mut Vec<u8>) -> bool {
         let from = out.len();
         let mut is_changed = false;
+        // Allocated once, and only if two of them match.
+        let mut next = Vec::new();
         for substitution in &self.0 {
             if !is_changed {
                 is_changed = substitution.apply(text, growth, out);
                 continue;
             }
-            let mut next = Vec::new();
             if substitution.apply(&out[from..], growth, &mut next) {
                 out.truncate(from);
                 out.append(&mut next);
             }
         }
         is_changed
-    }
-
-    /// Whether anything in a text would be replaced.
-    pub(super) fn matches(&self, text: &[u8]) -> bool {
-        self.0.iter().any(|substitution| substitution.matches(text))
     }
 }
