@@ -241,12 +241,7 @@ impl Connection {
         let id = link.shared.id.clone();
         let records = Records { settings, id: &id, call }.all(&of.0)?;
         let Some(records) = records else {
-            let messages: usize = of.0.iter().map(Place::count).sum();
-            return Err(Ended::Failed(io::Error::other(format!(
-                "the brokers do not give {messages} messages of {} that they have acknowledged and aborted, so that they cannot be \
-                 committed again: at {of}",
-                settings.topic
-            ))));
+            return Err(Ended::Failed(io::Error::other(gone(&settings.topic, of))));
         };
         self.producer.context().forget_delivered();
         self.begin()?;
@@ -296,6 +291,18 @@ impl Connection {
     }
 }
 
+/// Why a copy cannot be made, and what an operator can do. It is tried again: the brokers of a partition may only be away.
+fn gone(topic: &str, of: &Places) -> String {
+    let messages: usize = of.0.iter().map(Place::count).sum();
+    format!(
+        "the brokers do not give {messages} messages of {topic} that they have acknowledged and aborted, so bbq cannot commit them again; \
+         retention or compaction may have deleted them. If the brokers will not have them again: stop bbq, delete the file of this sink in \
+         DATA/cursors, and start bbq. It then sends everything in the spool: messages that readers have seen come twice, and of the \
+         {messages} messages those that are no longer in the spool are lost. They were in {}",
+        of.summary()
+    )
+}
+
 fn copy_of(record: &OwnedMessage, number: usize) -> BaseRecord<'_, [u8], [u8], usize> {
     let mut copy = BaseRecord::with_opaque_to(record.topic(), number).partition(record.partition());
     copy.key = record.key();
@@ -311,4 +318,24 @@ fn with(places: &[Place], are: &[bool]) -> Vec<Place> {
 
 fn without(places: &[Place], are: &[bool]) -> Vec<Place> {
     places.iter().zip(are).filter(|(_, is)| !**is).map(|(place, _)| place.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_are_gone_have_a_remedy() {
+        let places = Places::parse("logs:0:7+3,12+1 logs:1:9+1").unwrap();
+        let said = gone("logs", &places);
+        for part in [
+            "do not give 5 messages of logs",
+            "delete the file of this sink in DATA/cursors",
+            "come twice",
+            "are lost",
+            "logs:0 from 7 to 12",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
 }

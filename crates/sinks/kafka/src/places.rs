@@ -14,6 +14,8 @@ use super::sent::Sent;
 /// More are not noted: a record of the progress stays small. Most transactions have a run for each partition; others who write to the same
 /// partitions make more of them.
 const RUNS_MAX: usize = 4096;
+/// Partitions that an error names.
+const SHOWN_MAX: usize = 4;
 
 /// Of a transaction. Empty if nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +40,8 @@ impl Place {
     }
 
     pub(super) fn has(&self, offset: i64) -> bool {
-        self.runs.iter().any(|run| run.contains(&offset))
+        let index = self.runs.partition_point(|run| run.end <= offset);
+        self.runs.get(index).is_some_and(|run| run.contains(&offset))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -68,12 +71,16 @@ impl Place {
             (first >= 0 && count > 0).then_some(first..first.checked_add(count)?)
         };
         let runs = runs.split(',').map(run).collect::<Option<Vec<_>>>()?;
+        if !runs.is_sorted_by(|run, next| run.end <= next.start) {
+            return None;
+        }
         Some(Place { topic: topic.to_owned(), partition: partition.parse().ok()?, runs })
     }
 }
 
 impl Places {
-    /// Of messages that were sent to these topics. Nothing if the brokers did not tell the offset of one, or there are too many runs.
+    /// Of messages that were sent to these topics. Nothing if the brokers did not tell the offset of one, or told them in another order than
+    /// they have, or there are too many runs.
     pub(super) fn of<'a>(delivered: &[Delivered], topic_of: impl Fn(usize) -> Option<&'a str>) -> Places {
         let mut places = Places::default();
         let mut numbers: HashMap<(&str, i32), usize> = HashMap::new();
@@ -92,9 +99,10 @@ impl Places {
             last = Some(((topic, *partition), index));
             let place = &mut places.0[index];
             let before = place.runs.len();
+            let is_behind = place.runs.last().is_none_or(|run| *offset >= run.end);
             place.add(*offset);
             runs += place.runs.len() - before;
-            if *offset < 0 || runs > RUNS_MAX {
+            if *offset < 0 || !is_behind || runs > RUNS_MAX {
                 return Places::default();
             }
         }
@@ -112,6 +120,22 @@ impl Places {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// For people: the partitions, each with its first and last offset, up to a few of them.
+    pub(super) fn summary(&self) -> String {
+        let mut shown: Vec<String> = self
+            .0
+            .iter()
+            .take(SHOWN_MAX)
+            .map(|place| {
+                format!("{}:{} from {} to {}", place.topic, place.partition, place.first(), place.last())
+            })
+            .collect();
+        if let Some(more) = self.0.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+            shown.push(format!("and {more} more partitions"));
+        }
+        shown.join(", ")
     }
 }
 
@@ -147,17 +171,37 @@ mod tests {
         assert_eq!(Places::parse(&places.to_string()), Some(places.clone()));
         let first = &places.0[0];
         assert_eq!((first.first(), first.last(), first.count()), (7, 12, 4));
-        assert!(first.has(9) && !first.has(10) && first.has(12));
+        let found: Vec<i64> = (0..20).filter(|offset| first.has(*offset)).collect();
+        assert_eq!(found, [7, 8, 9, 12]);
+        assert!(Places::of(&delivered(&[(1, 0, 7), (1, 0, 6)]), topic_of).is_empty());
+        assert!(Places::of(&delivered(&[(1, 0, 7), (1, 0, 7)]), topic_of).is_empty());
         // Of a batch that was sent twice, the brokers do not tell the offset.
         assert!(Places::of(&delivered(&[(1, 0, 7), (1, 1, -1001)]), topic_of).is_empty());
         let scattered: Vec<_> = (0..=4096).map(|run| (1, 0, 2 * run)).collect();
         assert!(Places::of(&delivered(&scattered), topic_of).is_empty());
         assert_eq!(Places::of(&delivered(&scattered[1..]), topic_of).0[0].count(), 4096);
         assert_eq!(Places::parse(""), Some(Places::default()));
-        for wrong in
-            ["a", "a:0", "a:0:", "a:0:7", "a:0:7+0", "a:0:-1+1", "a:x:7+1", "a:0:9223372036854775807+1"]
-        {
+        for wrong in [
+            "a",
+            "a:0",
+            "a:0:",
+            "a:0:7",
+            "a:0:7+0",
+            "a:0:-1+1",
+            "a:x:7+1",
+            "a:0:9223372036854775807+1",
+            "a:0:7+2,8+1",
+        ] {
             assert_eq!(Places::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_error_names_a_few_partitions() {
+        let places = Places::parse("a:0:7+3,12+1 b:0:9+1").unwrap();
+        assert_eq!(places.summary(), "a:0 from 7 to 12, b:0 from 9 to 9");
+        let many: Vec<String> = (0..6).map(|partition| format!("a:{partition}:1+1")).collect();
+        let summary = Places::parse(&many.join(" ")).unwrap().summary();
+        assert!(summary.ends_with("a:3 from 1 to 1, and 2 more partitions"), "{summary}");
     }
 }
