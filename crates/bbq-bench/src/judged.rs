@@ -213,6 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn a_noisy_row_is_never_missed_by_its_figures() {
+        for (of_row, of_floor) in [(true, false), (false, true), (true, true)] {
+            let noise = Noise { of_row, of_floor };
+            for over in [2.1, 9.0] {
+                assert_eq!(Verdict::of(&[Some(over); 7], 2.0, noise), Verdict::Noisy, "{noise:?}");
+            }
+            // Noise adds to what a row costs. What it adds to the floor helps the row.
+            let expected = if of_floor { Verdict::Noisy } else { Verdict::Met };
+            assert_eq!(Verdict::of(&[Some(1.9); 7], 2.0, noise), expected, "{noise:?}");
+            assert_eq!(Verdict::of(&[Some(1.9), None], 2.0, noise), Verdict::Missed, "a failure is no noise");
+        }
+    }
+
+    #[test]
     fn one_failed_sample_misses_it_and_a_row_that_is_left_out_is_not_measured() {
         assert_eq!(verdict(None, &[("ours", &[Some(1.0), Some(1.0)])]), Verdict::Met);
         assert_eq!(verdict(None, &[("ours", &[Some(1.0), None])]), Verdict::Missed);
