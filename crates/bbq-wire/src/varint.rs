@@ -1,7 +1,7 @@
 //! Unsigned LEB128, at most five bytes, as in Protocol Buffers: lengths of records and runs.
 
 /// Bytes of the longest encoding of a `u32`.
-const BYTES_MAX: usize = 5;
+pub(crate) const BYTES_MAX: usize = 5;
 
 pub(crate) fn put(value: u32, out: &mut Vec<u8>) {
     let mut rest = value;

@@ -34,6 +34,7 @@
 mod attributes;
 mod builder;
 mod error;
+mod events;
 mod format;
 mod header;
 mod of_records;
@@ -45,6 +46,7 @@ mod view;
 pub use attributes::{Detail, Details, Fields, Origin, Output, Peer, PeerRuns};
 pub use builder::{BatchBuilder, BatchIdentity};
 pub use error::BatchError;
+pub use events::{Event, Events};
 pub(crate) use format::MAGIC;
 pub use header::{BatchHeader, Compression, SourceKind};
 pub use parts::Parts;
