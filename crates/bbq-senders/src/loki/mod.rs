@@ -1,0 +1,158 @@
+//! Loki's push interface (grafana.com/docs/loki/latest/reference/loki-http-api): lines with labels and structured metadata.
+//!
+//! ```text
+//! POST /loki/api/v1/push   Protocol Buffers in a block of snappy, or JSON      /api/prom/push is its name of earlier versions
+//! GET  /ready              whether there is room
+//! ```
+//!
+//! A line is a message, and its labels and its metadata are the fields of the message. Loki drops a line that it has with the same labels and
+//! the same time, so a request that comes again is a repeat.
+
+mod answers;
+mod json;
+mod labels;
+mod protobuf;
+
+use bbq_wire::batch::Events;
+use bbq_wire::otlp::Malformed;
+
+use crate::collected::{Collected, TooMuch};
+use crate::limits::Limits;
+
+pub use answers::{build, ready, refused, taken};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To take lines.
+    Push,
+    /// Whether there is room.
+    Ready,
+    /// Which version this is.
+    Build,
+}
+
+/// How the lines of a request are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Protocol Buffers in a block of snappy.
+    Protobuf,
+    /// JSON.
+    Json,
+}
+
+impl Encoding {
+    /// By the value of `Content-Type`. As at Loki, everything that is not JSON is Protocol Buffers.
+    #[must_use]
+    pub fn of(content_type: &str) -> Encoding {
+        let kind = content_type.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("application/json") { Encoding::Json } else { Encoding::Protobuf }
+    }
+}
+
+/// The lines of a request.
+#[derive(Debug)]
+pub struct Push {
+    /// Those that may be stored.
+    pub events: Events,
+    /// Lines that were left out because they are too long.
+    pub too_long: u64,
+}
+
+/// Why a request cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// It is none.
+    #[error("the body is not a push request of Loki: {0}")]
+    Malformed(String),
+    /// It is too large.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
+}
+
+impl PushError {
+    fn of(why: impl ToString) -> PushError {
+        PushError::Malformed(why.to_string())
+    }
+}
+
+impl From<Malformed> for PushError {
+    fn from(why: Malformed) -> PushError {
+        PushError::of(why)
+    }
+}
+
+/// The lines that are collected.
+struct Lines {
+    collected: Collected,
+    too_long: u64,
+}
+
+impl Lines {
+    fn push(&mut self, line: &[u8], time_ns: u64, fields: &[(&str, &str)]) -> Result<(), TooMuch> {
+        if self.collected.fits(line) {
+            return self.collected.push(line, time_ns, fields);
+        }
+        self.too_long += 1;
+        Ok(())
+    }
+}
+
+/// Reads a request in JSON or, without its snappy, in Protocol Buffers ([`decompressed`]). `tenant` is `X-Scope-OrgID`, and becomes the field
+/// `tenant`.
+///
+/// # Errors
+/// Why nothing of it can be taken.
+pub fn push(
+    encoding: Encoding,
+    body: &[u8],
+    tenant: Option<&str>,
+    limits: Limits,
+) -> Result<Push, PushError> {
+    let mut lines = Lines { collected: Collected::new(limits), too_long: 0 };
+    match encoding {
+        Encoding::Protobuf => protobuf::read(body, tenant, &mut lines)?,
+        Encoding::Json => json::read(body, tenant, &mut lines)?,
+    }
+    Ok(Push { events: lines.collected.events, too_long: lines.too_long })
+}
+
+/// The length of a block of snappy without its compression.
+///
+/// # Errors
+/// It is no such block.
+pub fn decompressed_bytes(block: &[u8]) -> Result<usize, PushError> {
+    snap::raw::decompress_len(block).map_err(|_| not_snappy())
+}
+
+/// A block of snappy without its compression. The caller has looked at its length ([`decompressed_bytes`]).
+///
+/// # Errors
+/// It is no such block.
+pub fn decompressed(block: &[u8]) -> Result<Vec<u8>, PushError> {
+    snap::raw::Decoder::new().decompress_vec(block).map_err(|_| not_snappy())
+}
+
+fn not_snappy() -> PushError {
+    PushError::of("Protocol Buffers are compressed as a block of snappy here, and this is none")
+}
+
+/// The fields of a line: the tenant, the labels of its stream, and what the line has of its own. The memory for them is used again.
+struct LineFields<'a> {
+    fields: Vec<(&'a str, &'a str)>,
+    of_stream: usize,
+}
+
+impl<'a> LineFields<'a> {
+    fn of_stream(tenant: Option<&'a str>, labels: &'a [(String, String)]) -> LineFields<'a> {
+        let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<_> = tenant.map(|tenant| ("tenant", tenant)).into_iter().chain(labels).collect();
+        LineFields { of_stream: fields.len(), fields }
+    }
+
+    /// Those of the next line, without metadata of its own so far.
+    fn next_line(&mut self) -> &mut Vec<(&'a str, &'a str)> {
+        self.fields.truncate(self.of_stream);
+        &mut self.fields
+    }
+}
