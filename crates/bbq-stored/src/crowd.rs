@@ -4,8 +4,8 @@
 //!
 //! - Streams of senders with a token come first: those of others have what is left, at least an eighth of the table.
 //! - Within each of the two classes, the shares of holders with many streams are cut down to the same number.
-//! - Of a holder, streams without a record go first, then those that their clients do not keep over restarts, then the rest; and of
-//!   these the one that is silent for longest.
+//! - Of a holder, streams without a record go first, then those that are single requests, then those that their clients do not keep over
+//!   restarts, then the rest; and of these the one that is silent for longest.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use bbq_spool::NameMark;
 use super::belongs::Belongs;
 use super::checkpoint::Known;
 use crate::identity::Identity;
+use crate::of_request::is_of_request;
 
 /// The part of the table that senders without a token always have, as a divisor.
 const OTHERS_SHARE: usize = 8;
@@ -102,7 +103,8 @@ struct Class {
 
 /// The order in which streams are kept.
 fn worth(row: &Known) -> impl Ord + use<> {
-    Reverse((!row.numbers.is_empty(), row.is_kept || !row.belongs.is_to_nobody(), row.seen, row.id))
+    let is_kept = row.is_kept || !row.belongs.is_to_nobody();
+    Reverse((!row.numbers.is_empty(), !is_of_request(row.id), is_kept, row.seen, row.id))
 }
 
 /// The largest share with which holders of so many streams have at most `room` together.
@@ -182,6 +184,18 @@ mod tests {
         assert_eq!(gone(&mut rows, 8), [5]);
         gone(&mut rows, 1);
         assert!(rows[0].is_kept);
+    }
+
+    #[test]
+    fn single_requests_go_before_streams_that_go_on() {
+        let mut rows: Vec<Known> = (0..10).map(|number| row(number, "token:a", 1)).collect();
+        rows.extend((0..10).map(|number| Known {
+            id: crate::stream_of_request(&[number; 32]),
+            is_kept: true,
+            ..row(0, "token:a", 100)
+        }));
+        let excess = take_excess(&mut rows, 10);
+        assert!(excess.len() == 10 && excess.iter().all(|row| is_of_request(row.id)));
     }
 
     #[test]

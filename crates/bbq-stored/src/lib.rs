@@ -16,6 +16,7 @@ mod checkpoint;
 mod crowd;
 mod identity;
 mod ledger;
+mod of_request;
 mod replicas;
 mod retention;
 mod stream;
@@ -24,6 +25,7 @@ mod visitor;
 
 pub use identity::{Identity, address_of};
 pub use ledger::{DropReason, Dropped, Ledger, ListenerLedger, ListenerLedgerStatus, add_to, total};
+pub use of_request::stream_of_request;
 pub use replicas::{Replica, Replicas};
 pub use retention::Retention;
 pub use stream::{Appended, Home, LaneState, Lanes, NotAppended, Numbers, Settled, Stream, Way};

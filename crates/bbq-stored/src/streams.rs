@@ -32,6 +32,7 @@ use super::crowd::take_excess;
 use super::stream::Stream;
 use super::visitor::{NotAdmitted, Visitor};
 use crate::identity::Identity;
+use crate::of_request::is_of_request;
 
 /// Streams that are remembered after a checkpoint; between two there may be twice as many. To forget one matters only if its sender
 /// then resends acknowledged records. At 275 bytes each this is 69 MiB, and 300 MiB while a checkpoint of twice as many is made; with less memory there are fewer (`config::memory_plan`).
@@ -347,7 +348,7 @@ impl Streams {
 
 impl Forgotten {
     fn add(&mut self, row: &Known) {
-        if row.numbers.is_empty() {
+        if row.numbers.is_empty() || is_of_request(row.id) {
             return;
         }
         self.total += 1;
