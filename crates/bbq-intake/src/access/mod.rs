@@ -6,6 +6,7 @@
 mod address_limit;
 mod address_rate;
 mod bearer;
+mod credentials;
 mod floods;
 mod going_first;
 mod growth;
@@ -21,6 +22,7 @@ pub use address_limit::AddressLimit;
 pub(crate) use address_limit::AddressShare;
 pub use address_rate::AddressRate;
 pub use bearer::bearer;
+pub(crate) use credentials::{Credentials, credentials};
 pub use floods::Floods;
 pub(crate) use floods::NewConnection;
 pub(crate) use going_first::{Claim, take_first};

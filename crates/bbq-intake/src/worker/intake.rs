@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_stored::ListenerLedger;
+use bbq_wire::batch::Events;
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
@@ -149,6 +150,25 @@ impl Intake {
         peer: Peer,
     ) -> Result<(), NotTaken> {
         self.append_to(listener_index, kind, records, peer, |_, _| ())
+    }
+
+    /// Does the same as [`Intake::append`], for messages with times and fields.
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append_events(
+        &self,
+        listener_index: usize,
+        kind: SourceKind,
+        events: &Events,
+        peer: Peer,
+    ) -> Result<Ticket, NotTaken> {
+        let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
+        let mut own = self.own.borrow_mut();
+        let records = batcher.append_events(kind, events, peer, &mut self.lane_input(&mut own))?;
+        self.flush_wanted.notify_one();
+        self.rounds.note_batch(&self.view.active_sessions);
+        Ok(batcher.ticket(records))
     }
 
     fn append_to<'a, T>(

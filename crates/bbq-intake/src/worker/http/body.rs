@@ -129,6 +129,11 @@ impl HeldBody {
         self.count(0)
     }
 
+    /// Counts `more` bytes that are to be held beside the body.
+    pub(super) fn hold(&mut self, more: usize) -> Result<(), Refused> {
+        self.count(more)
+    }
+
     /// Drops the body, and counts `bytes` in its place.
     pub(super) fn replace(&mut self, bytes: usize) -> Result<(), Refused> {
         self.bytes = Vec::new();

@@ -3,7 +3,7 @@
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
 //! how long a connection lives, and how it moves to the next worker (`connection`, `open`, `prefixed`, `socket`), and what it may cost
-//! (`overhead`, `pace`, `turned_away`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a status after it.
+//! (`overhead`, `pace`, `turned_away`). Requests of other programs' senders have paths of their own (`senders`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a status after it.
 
 mod authorization;
 mod body;
@@ -23,6 +23,7 @@ mod request;
 mod response;
 mod response_body;
 mod route;
+mod senders;
 mod socket;
 mod source;
 mod store;

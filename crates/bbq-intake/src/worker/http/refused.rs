@@ -15,7 +15,14 @@ const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 pub(super) enum Refused {
     #[error("{0}; send it in the header Authorization: Bearer TOKEN")]
     Token(Denied),
-    #[error("no such path; POST a message to /, lines to /ndjson, or OTLP logs to /v1/logs")]
+    #[error(
+        "a token is needed here, and Authorization has none of the schemes Bearer, Basic, ApiKey and Splunk; send it in the header \
+         Authorization: Bearer TOKEN"
+    )]
+    Scheme,
+    #[error(
+        "no such path; POST a message to /, lines to /ndjson, OTLP logs to /v1/logs, or use a path of Loki, Elasticsearch, Splunk or Graylog"
+    )]
     Path,
     #[error("no such path; POST OTLP logs to /v1/logs (traces and metrics are not taken)")]
     LogsPath,
@@ -102,7 +109,7 @@ pub(super) enum Refused {
 impl Refused {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Refused::Token(_) => StatusCode::UNAUTHORIZED,
+            Refused::Token(_) | Refused::Scheme => StatusCode::UNAUTHORIZED,
             Refused::Path | Refused::LogsPath => StatusCode::NOT_FOUND,
             Refused::Method => StatusCode::METHOD_NOT_ALLOWED,
             Refused::Query(_)
@@ -162,7 +169,9 @@ impl Refused {
     /// A header that some statuses need.
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
-            Refused::Token(_) => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Refused::Token(_) | Refused::Scheme => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
             Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
             Refused::Encoding => Some((ACCEPT_ENCODING, coding::ACCEPTED)),
             Refused::Slowed { seconds, .. } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),

@@ -8,7 +8,7 @@
 //!                 even if there was no room and they were dropped
 //! ```
 //!
-//! The headers are described in `headers`.
+//! The headers are described in `headers`. Other programs' senders have paths of their own (`senders`).
 
 use bbq_rules::Rules;
 use bbq_stored::Identity;
@@ -43,6 +43,8 @@ impl Source {
             Route::of(self.listener().spec.protocol, how, request.uri().path(), headers)
         });
         let form = match route {
+            // On the heap: most requests do not need the memory.
+            Ok(Route::Sender) => return Box::pin(self.respond_to_sender(request, activity)).await,
             Ok(Route::Logs(encoding)) => ResponseFormat::Logs(encoding),
             _ if is_grpc(version, headers) => ResponseFormat::Grpc,
             Ok(Route::Grpc) => ResponseFormat::Grpc,
@@ -92,7 +94,7 @@ impl Source {
         }
         let bytes_max = match route {
             Route::Message => self.message_bytes_max(),
-            Route::Lines => BATCH_BODY_BYTES_MAX as usize,
+            Route::Lines | Route::Sender => BATCH_BODY_BYTES_MAX as usize,
             Route::Logs(encoding) => encoding.bytes_max(),
             Route::Grpc => LogsEncoding::Protobuf.bytes_max() + grpc::PREFIX_BYTES,
         };
@@ -101,7 +103,8 @@ impl Source {
         let (kind, messages, rejected) = match route {
             Route::Message if body.bytes.is_empty() => return Err(Refused::Empty),
             Route::Message => (SourceKind::Http, Messages { body, split: Split::Whole }, 0),
-            Route::Lines => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),
+            // Senders are served elsewhere.
+            Route::Lines | Route::Sender => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),
             Route::Logs(encoding) => {
                 let logs = self.logs(encoding, body)?;
                 (SourceKind::Otlp, logs.messages, logs.rejected)

@@ -1,5 +1,6 @@
 //! What a request is, by its path and content type, and the format of its response.
 
+use bbq_senders::WrongMethod;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Version};
 
@@ -18,6 +19,8 @@ pub(super) enum Route {
     Logs(LogsEncoding),
     /// OTLP logs over gRPC.
     Grpc,
+    /// What another program's sender asks for, by a path of its own.
+    Sender,
 }
 
 /// The encoding of OTLP over HTTP, in the request and in the response.
@@ -61,8 +64,12 @@ impl Route {
             "/" if *protocol == HTTP && is_post => Ok(Route::Message),
             "/ndjson" if *protocol == HTTP && is_post => Ok(Route::Lines),
             "/v1/logs" => Err(Refused::Method),
-            "/" | "/ndjson" if *protocol == HTTP => Err(Refused::Method),
-            _ if *protocol == HTTP => Err(Refused::Path),
+            "/ndjson" if *protocol == HTTP => Err(Refused::Method),
+            path if *protocol == HTTP => match bbq_senders::request(method.as_str(), path) {
+                Ok(Some(_)) => Ok(Route::Sender),
+                Ok(None) if path != "/" => Err(Refused::Path),
+                Ok(None) | Err(WrongMethod) => Err(Refused::Method),
+            },
             _ => Err(Refused::LogsPath),
         }
     }
@@ -97,9 +104,13 @@ mod tests {
         assert!(matches!(of(&HTTP, "/ndjson", ""), Ok(Route::Lines)));
         assert!(matches!(of(&OTLP, "/ndjson", ""), Err(Refused::LogsPath)));
         assert!(matches!(of(&OTLP, "/v1/traces", ""), Err(Refused::LogsPath)));
-        for path in ["/", "/ndjson", "/v1/logs"] {
+        assert!(matches!(of(&HTTP, "/_bulk", ""), Ok(Route::Sender)));
+        assert!(matches!(of(&OTLP, "/_bulk", ""), Err(Refused::LogsPath)));
+        for path in ["/ndjson", "/v1/logs", "/_bulk", "/gelf"] {
             let got = Route::of(&HTTP, (Version::HTTP_11, &Method::GET), path, &HeaderMap::new());
             assert!(matches!(got, Err(Refused::Method)), "{path}");
         }
+        let deleted = Route::of(&HTTP, (Version::HTTP_11, &Method::DELETE), "/", &HeaderMap::new());
+        assert!(matches!(deleted, Err(Refused::Method)));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bbq_spec::unix_ns;
 use bbq_stored::Stream;
-use bbq_wire::batch::BatchIdentity;
+use bbq_wire::batch::{BatchIdentity, Events};
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
 
@@ -72,6 +72,32 @@ impl NumberedBatch {
             }
             builder.push(record);
         }
+        NumberedBatch::of(builder, stream, numbers, kind, (listener_index, peer))
+    }
+
+    /// Makes a batch of messages with times and fields. `None` as in [`NumberedBatch::new`].
+    pub(crate) fn of_events(
+        stream: Arc<Stream>,
+        numbers: Numbers,
+        kind: SourceKind,
+        events: &Events,
+        from: (usize, Peer),
+    ) -> Option<NumberedBatch> {
+        let mut builder = BatchBuilder::new();
+        if !builder.has_room_for(events.len(), events.body_bytes_max()) {
+            return None;
+        }
+        events.iter().for_each(|event| event.push_to(&mut builder, from.1));
+        NumberedBatch::of(builder, stream, numbers, kind, from)
+    }
+
+    fn of(
+        builder: BatchBuilder,
+        stream: Arc<Stream>,
+        numbers: Numbers,
+        kind: SourceKind,
+        (listener_index, peer): (usize, Peer),
+    ) -> Option<NumberedBatch> {
         let identity = BatchIdentity {
             stream: numbers.stream,
             first_sequence: numbers.first,

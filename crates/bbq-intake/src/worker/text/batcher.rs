@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bbq_spec::unix_ns;
 use bbq_spool::{Envelope, Lane, LaneError, NameMark};
 use bbq_stored::{DropReason, ListenerLedger};
-use bbq_wire::batch::BatchIdentity;
+use bbq_wire::batch::{BatchIdentity, Events};
 use bbq_wire::framing::Frame;
 use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
@@ -62,6 +62,8 @@ pub(crate) struct Batcher {
     base_time_ns: u64,
     /// Weight of the messages handed to the lane since the last call of `take_handed`.
     handed: usize,
+    /// Bytes that the batch takes at most beside its records: those of their times and fields. A batch of records without them has none.
+    details_bytes: usize,
     source: u16,
     /// The kind of the messages in the batch. Most listeners have only one kind.
     kind: SourceKind,
@@ -86,6 +88,7 @@ impl Batcher {
             awaited: 0,
             base_time_ns: 0,
             handed: 0,
+            details_bytes: 0,
             source,
             kind: spec.protocol.source_kind,
             on_full: spec.on_full,
@@ -126,6 +129,12 @@ impl Batcher {
 
     /// Whether there is room to read the listener's connections. If not, the batch is full and waits to be handed to the lane.
     pub(crate) fn has_room(&self) -> bool {
+        self.builder.body_bytes() + self.details_bytes < BATCH_BODY_BYTES_TARGET
+    }
+
+    /// The same for what a framer finds: none of its messages has fields.
+    #[inline]
+    fn is_below_target(&self) -> bool {
         self.builder.body_bytes() < BATCH_BODY_BYTES_TARGET
     }
 
@@ -167,9 +176,9 @@ impl Batcher {
 
     #[inline]
     fn push(&mut self, message: &[u8], peer: Peer, to: &mut LaneInput<'_>) {
-        if !self.has_room() {
+        if !self.is_below_target() {
             self.flush(to);
-            if !self.has_room() && self.on_full == OnFull::DropNewest {
+            if !self.is_below_target() && self.on_full == OnFull::DropNewest {
                 return self.ledger.add_dropped(DropReason::Full, 1);
             }
         }
@@ -237,14 +246,76 @@ impl Batcher {
             count += 1;
             bytes += LENGTH_BYTES_MAX + record.len();
         }
+        self.make_room(kind, (count, bytes), 0, to)?;
+        let before = self.builder.records();
+        records.for_each(|record| self.put(record, peer));
+        Ok(self.builder.records() - before)
+    }
+
+    /// Takes all of these messages with their times and fields into one batch, or none; as [`Batcher::append`].
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append_events(
+        &mut self,
+        kind: SourceKind,
+        events: &Events,
+        peer: Peer,
+        to: &mut LaneInput<'_>,
+    ) -> Result<u32, NotTaken> {
+        if events.iter().any(|event| event.message.len() > self.message_bytes_max) {
+            return Err(NotTaken::TooLarge);
+        }
+        let Some(mut filter) = self.filter.take() else {
+            return self.append_all_events(kind, events, peer, to);
+        };
+        let (judged, kept) = filter.judge_events(kind, events, peer, to.stream.id);
+        let appended = self.append_all_events(kind, &kept, peer, to);
+        if appended.is_ok() {
+            self.ledger.add_filtered(judged.left_out);
+            filter.settle(judged);
+        }
+        self.filter = Some(filter);
+        appended
+    }
+
+    fn append_all_events(
+        &mut self,
+        kind: SourceKind,
+        events: &Events,
+        peer: Peer,
+        to: &mut LaneInput<'_>,
+    ) -> Result<u32, NotTaken> {
+        let bytes = events.body_bytes_max();
+        let details_bytes = bytes - events.iter().map(|event| event.message.len()).sum::<usize>();
+        self.make_room(kind, (events.len(), bytes), details_bytes, to)?;
+        let before = self.builder.records();
+        if self.builder.is_empty() {
+            self.base_time_ns = unix_ns();
+        }
+        events.iter().for_each(|event| event.push_to(&mut self.builder, peer));
+        self.details_bytes += details_bytes;
+        Ok(self.builder.records() - before)
+    }
+
+    /// Makes room for records of one kind, all of them in one batch. So many of the bytes at most are those of times and fields, of which a
+    /// batch has all or none.
+    fn make_room(
+        &mut self,
+        kind: SourceKind,
+        (count, bytes): (usize, usize),
+        details_bytes: usize,
+        to: &mut LaneInput<'_>,
+    ) -> Result<(), NotTaken> {
         if !BatchBuilder::new().has_room_for(count, bytes) {
             return Err(NotTaken::TooLarge);
         }
         if to.lane.failure().is_some() {
             return Err(NotTaken::Failed);
         }
-        let is_other_kind = kind != self.kind && !self.is_empty();
-        if is_other_kind || !self.has_room() || !self.builder.has_room_for(count, bytes) {
+        let is_other_kind = kind != self.kind || (details_bytes > 0) != (self.details_bytes > 0);
+        let has_room = self.has_room() && self.builder.has_room_for(count, bytes + self.details_bytes);
+        if (is_other_kind && !self.is_empty()) || !has_room {
             self.flush(to);
             if !self.is_empty() && self.on_full == OnFull::DropNewest {
                 self.ledger.add_dropped(DropReason::Full, count as u64);
@@ -255,9 +326,7 @@ impl Batcher {
             }
         }
         self.kind = kind;
-        let before = self.builder.records();
-        records.for_each(|record| self.put(record, peer));
-        Ok(self.builder.records() - before)
+        Ok(())
     }
 
     /// Returns a ticket for the last `records` records of the batch.
@@ -284,13 +353,15 @@ impl Batcher {
         self.builder.clear();
         self.tickets.clear();
         self.awaited = 0;
+        self.details_bytes = 0;
     }
 
     /// Hands the batch to the lane, if the lane takes it.
     pub(crate) fn flush(&mut self, to: &mut LaneInput<'_>) {
         let LaneInput { lane, stream, waiters } = to;
         if self.builder.is_empty()
-            || (!lane.has_room_for(self.builder.batch_bytes_max()) && lane.failure().is_none())
+            || (!lane.has_room_for(self.builder.batch_bytes_max() + self.builder.detail_bytes())
+                && lane.failure().is_none())
         {
             return;
         }

@@ -3,7 +3,8 @@
 //! A message has no number here yet, as only what is kept gets one. A share is chosen by the number of the arrival, which every message
 //! has, and by the stream of the worker.
 
-use bbq_rules::{Attributes, Message, Rules};
+use bbq_rules::{Attributes, FieldSet, Message, Rules};
+use bbq_wire::batch::{Events, Output};
 use bbq_wire::{Peer, SourceKind, StreamId};
 
 /// A buffer that a large request has made larger is given back.
@@ -77,6 +78,30 @@ impl Filter {
             self.ends.push(self.buffer.len());
         }
         judged
+    }
+
+    /// Decides about messages with fields, and returns those that are kept.
+    pub(crate) fn judge_events(
+        &mut self,
+        kind: SourceKind,
+        events: &Events,
+        peer: Peer,
+        stream: StreamId,
+    ) -> (Judged, Events) {
+        let mut judged = Judged { arrivals: 0, left_out: 0 };
+        let mut kept = Events::default();
+        for event in events.iter() {
+            judged.arrivals += 1;
+            let sequence = self.arrivals + judged.arrivals;
+            let mut message = message(&self.listener, event.message, (kind, peer), (stream, sequence));
+            message.attributes =
+                Attributes { fields: FieldSet::Batch(event.fields.clone()), output: Output::Unknown };
+            match self.rules.pass(&message) {
+                None => judged.left_out += 1,
+                Some(message) => kept.push(message, event.time_ns, event.fields),
+            }
+        }
+        (judged, kept)
     }
 
     /// The messages that the last call of [`Filter::judge_all`] has kept.
