@@ -89,7 +89,7 @@ fn a_mistake_is_told_and_nothing_of_it_is_taken() {
         (post(&setup, "/", &long), 413, "longer than 1024 bytes"),
         (post(&setup, "/ndjson", &long_line), 413, "longer than 1024 bytes"),
         (post(&setup, "/ndjson", &large), 413, "longer than 16777216 bytes"),
-        (curl(&[&url], b""), 405, "POST"),
+        (curl(&["--request", "PUT", &url], b""), 405, "POST"),
         (
             curl(&["--header", "Content-Encoding: br", "--data-binary", "@-", &url], b"x"),
             415,

@@ -13,14 +13,20 @@ mod client_stalled;
 #[path = "../support/curl.rs"]
 mod curl;
 mod curl_killed;
+mod dialects;
+mod dialects_killed;
+mod dialects_refused;
+mod elasticsearch_bulk;
 mod exactly_once;
 mod filtered;
+mod gelf_http;
 mod guide;
 mod http;
 mod http2;
 mod http_coding;
 mod http_logs;
 mod http_numbered;
+mod loki_push;
 mod opentelemetry;
 mod pages;
 mod peer_texts;
@@ -31,6 +37,7 @@ mod send_damaged_spool;
 mod send_failures;
 mod send_lines;
 mod send_waiting;
+mod splunk_hec;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -7,6 +7,7 @@ mod chart;
 mod forwarders;
 mod journal;
 mod kubernetes;
+mod libraries;
 mod page;
 mod yaml;
 

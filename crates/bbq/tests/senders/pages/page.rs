@@ -1,19 +1,23 @@
 //! The examples of docs/senders and of docs/KUBERNETES.md.
 
 /// The pages, by their titles.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 18] = [
     include_str!("../../../../../docs/KUBERNETES.md"),
     include_str!("../../../../../docs/senders/bbq-send.md"),
     include_str!("../../../../../docs/senders/curl.md"),
+    include_str!("../../../../../docs/senders/elasticsearch.md"),
     include_str!("../../../../../docs/senders/fluent-bit.md"),
+    include_str!("../../../../../docs/senders/gelf.md"),
     include_str!("../../../../../docs/senders/journal.md"),
     include_str!("../../../../../docs/senders/logger.md"),
+    include_str!("../../../../../docs/senders/loki.md"),
     include_str!("../../../../../docs/senders/nc.md"),
     include_str!("../../../../../docs/senders/nginx.md"),
     include_str!("../../../../../docs/senders/opentelemetry-collector.md"),
     include_str!("../../../../../docs/senders/opentelemetry-sdks.md"),
     include_str!("../../../../../docs/senders/python-sysloghandler.md"),
     include_str!("../../../../../docs/senders/rsyslog.md"),
+    include_str!("../../../../../docs/senders/splunk.md"),
     include_str!("../../../../../docs/senders/syslog-ng.md"),
     include_str!("../../../../../docs/senders/vector.md"),
 ];
