@@ -18,6 +18,7 @@ mod go_server;
 mod instructions;
 mod kafka;
 mod kubernetes;
+mod libraries;
 mod lint;
 mod needs;
 mod python;

@@ -15,6 +15,7 @@ use crate::go;
 use crate::go_server::{NATS, VERSITYGW, VICTORIA_LOGS};
 use crate::kafka;
 use crate::kubernetes;
+use crate::libraries;
 use crate::needs;
 use crate::python;
 use crate::step::{self, PACKAGE};
@@ -124,6 +125,7 @@ fn provide(root: &Path) -> Result<(), String> {
     VERSITYGW.provide(root)?;
     VICTORIA_LOGS.provide(root)?;
     kubernetes::provide(root)?;
+    libraries::provide(root)?;
     unpacked::provide()?;
     book::provide(root)
 }
