@@ -1,9 +1,9 @@
 //! The messages of a request, within its limits.
 
 use bbq_wire::batch::Events;
-use bbq_wire::limits::{BATCH_RECORDS_MAX, FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
+use bbq_wire::limits::{FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, FIELDS_MAX};
 
-use crate::limits::Limits;
+use crate::limits::{Limits, MESSAGES_MAX};
 
 /// The field that says how many fields of a message were left out or cut, as a batch has limits for them.
 const OMITTED: &str = "fields_omitted";
@@ -11,7 +11,7 @@ const OMITTED: &str = "fields_omitted";
 /// The messages of a request with their fields are more than a batch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the messages of the request, each with its fields, are more than {bytes_max} bytes, or too many; send fewer in a request"
+    "the messages of the request, each with its fields, are more than {bytes_max} bytes, or they are more than {MESSAGES_MAX}; send fewer in a request"
 )]
 pub struct TooMuch {
     /// See [`Limits::bytes_max`].
@@ -47,9 +47,7 @@ impl Collected {
     ) -> Result<(), TooMuch> {
         let bytes_max = self.limits.bytes_max;
         // Before it is copied: it is at most as long as the request.
-        if self.events.body_bytes_max() + message.len() > bytes_max
-            || self.events.len() == BATCH_RECORDS_MAX as usize
-        {
+        if self.events.body_bytes_max() + message.len() > bytes_max || self.events.len() == MESSAGES_MAX {
             return Err(TooMuch { bytes_max });
         }
         if fields.len() <= FIELDS_MAX && fields.iter().all(is_whole) {

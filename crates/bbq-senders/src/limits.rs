@@ -5,6 +5,10 @@ use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 /// What a batch has beside its messages and their fields: its peers, and the keys of its attributes.
 const RESERVED_BYTES: usize = 4096;
 
+/// Messages of a request, or items of which some are no messages: a worker reads a message in up to half a microsecond, and does nothing else
+/// meanwhile. Senders have some thousands.
+pub(crate) const MESSAGES_MAX: usize = 131_072;
+
 /// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

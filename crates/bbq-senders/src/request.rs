@@ -35,6 +35,8 @@ pub fn request(method: &str, path: &str) -> Result<Option<Request>, WrongMethod>
         "/gelf" => allowed(is_post, Request::Gelf),
         "/" => question(Request::Elasticsearch(elasticsearch::Asked::Setup)),
         _ if path.starts_with("/services/collector") => match splunk::asked(path) {
+            // The log driver of Docker asks so whether a collector is there.
+            Some(_) if method == "OPTIONS" => Ok(Some(Request::Splunk(splunk::Asked::Health))),
             Some(splunk::Asked::Health) => question(Request::Splunk(splunk::Asked::Health)),
             Some(asked) => allowed(is_post, Request::Splunk(asked)),
             None => Ok(None),
@@ -88,6 +90,7 @@ mod tests {
             ("POST", "/services/collector/raw/1.0", Ok(Some(Request::Splunk(splunk::Asked::Raw)))),
             ("GET", "/services/collector/raw", Err(WrongMethod)),
             ("GET", "/services/collector/health", Ok(Some(Request::Splunk(splunk::Asked::Health)))),
+            ("OPTIONS", "/services/collector/event/1.0", Ok(Some(Request::Splunk(splunk::Asked::Health)))),
             ("POST", "/services/collector/other", Ok(None)),
             ("POST", "/gelf", Ok(Some(Request::Gelf))),
             ("PUT", "/gelf", Err(WrongMethod)),

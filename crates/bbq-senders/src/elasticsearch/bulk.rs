@@ -18,11 +18,11 @@ use super::items::{Items, Operation, Outcome};
 use crate::answer::{Answer, JSON};
 use crate::collected::{Collected, TooMuch};
 use crate::json::{is_object, scalar, text};
-use crate::limits::Limits;
+use crate::limits::{Limits, MESSAGES_MAX};
 use crate::time;
 
-/// Items of a request: each has some 150 bytes in the response, however short it is. Senders have some thousands.
-pub(super) const ITEMS_MAX: usize = 131_072;
+/// Each has some 150 bytes in the response, however short it is.
+const ITEMS_MAX: usize = MESSAGES_MAX;
 /// Bytes of an `_id`, as at Elasticsearch.
 const ID_BYTES_MAX: usize = 512;
 /// Bytes of the name of an index, as at Elasticsearch.
@@ -109,7 +109,7 @@ struct Action<'a> {
 }
 
 /// What is read of the rest of an action. What else is there is for a search engine.
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 struct Metadata<'a> {
     #[serde(borrow, rename = "_index")]
     index: Option<&'a RawValue>,
@@ -135,23 +135,28 @@ pub fn bulk(body: &[u8], defaults: BulkDefaults<'_>, limits: Limits) -> Result<B
     let mut reading =
         Reading { collected: Collected::new(limits), items: Items::default(), has_ids: true, defaults };
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let mut lines = (1..).zip(body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii));
+    let mut lines = (1..).zip(body.split(|byte| *byte == b'\n'));
+    // Many senders write the same action for all documents of a request.
+    let mut last: (&[u8], Option<(Operation, Metadata<'_>)>) = (&[], None);
     while let Some((line, action)) = lines.next() {
+        let action = action.trim_ascii();
         if action.is_empty() {
             continue;
         }
         let wrong = |why: String| BulkError::Action { line, why };
-        let (operation, metadata) = read_action(action).map_err(wrong)?;
+        let (operation, metadata) = match last {
+            (known, Some(read)) if known == action => read,
+            _ => read_action(action).map_err(wrong)?,
+        };
+        last = (action, Some((operation, metadata)));
         if reading.items.len() == ITEMS_MAX {
             return Err(BulkError::Items);
         }
         let document = match operation {
             Operation::Delete => None,
             // An empty line is no document, and the last line of a request is empty.
-            _ => Some(lines.next().map_or(&[][..], |(_, document)| document)),
+            _ => Some(lines.next().map_or(&[][..], |(_, line)| line.strip_suffix(b"\r").unwrap_or(line))),
         };
-        let metadata: Metadata<'_> =
-            serde_json::from_str(metadata.get()).map_err(|error| wrong(error.to_string()))?;
         reading.item(operation, &metadata, document).map_err(|stop| match stop {
             Stop::Metadata(why) => wrong(why),
             Stop::TooMuch(why) => why.into(),
@@ -164,7 +169,7 @@ pub fn bulk(body: &[u8], defaults: BulkDefaults<'_>, limits: Limits) -> Result<B
     Ok(Bulk { events: collected.events, has_ids, items, limits })
 }
 
-fn read_action(line: &[u8]) -> Result<(Operation, &RawValue), String> {
+fn read_action(line: &[u8]) -> Result<(Operation, Metadata<'_>), String> {
     let expected = || "expected one of create, index, update, delete with an object".to_owned();
     if !is_object(line) {
         return Err(expected());
@@ -181,6 +186,7 @@ fn read_action(line: &[u8]) -> Result<(Operation, &RawValue), String> {
     .filter_map(|(operation, metadata)| Some((operation, metadata?)));
     match (found.next(), found.next()) {
         (Some((operation, metadata)), None) if is_object(metadata.get().as_bytes()) => {
+            let metadata = serde_json::from_str(metadata.get()).map_err(|error| error.to_string())?;
             Ok((operation, metadata))
         }
         _ => Err(expected()),
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn documents_stay_as_they_came_and_names_are_fields() {
         let documents = [
-            r#"{ "@timestamp" : "1970-01-01T00:00:01Z", "a":1.0,"a":2 }"#,
+            r#" { "@timestamp" : "1970-01-01T00:00:01Z", "a":1.0,"a":2 }"#,
             r#"{"@timestamp":1500,"b":"\ud800"}"#,
             r#"{"@timestamp":"later"}"#,
             "{}",
