@@ -501,9 +501,10 @@ impl<'a> BatchTexts<'a> {
             output,
             written: detail.filter(|detail| detail.time_ns > 0).map(|detail| rfc3339(detail.time_ns)),
             syslog: match own {
-                Some(own) => Some(journal::fields(own)),
-                None if self.reads_syslog => Some(syslog::read(raw, self.origin.received_ns)),
-                None => None,
+                // Of a request with fields, the message may have a header all the same.
+                Some(own) if self.source != SourceKind::Http => Some(journal::fields(own)),
+                _ if self.reads_syslog => Some(syslog::read(raw, self.origin.received_ns)),
+                _ => None,
             },
             otlp,
         }
