@@ -102,10 +102,15 @@ impl Scope {
                 "nothing is parsed; write parse = \"json\", \"logfmt\" or \"/PATTERN/\" beside it".to_owned()
             );
         }
-        if self.place == Some(Place::Listener) && matches!(name, Name::Fields | Name::Output) {
-            return Err(format!("only messages of readers have {word}; use it at a reader or a sink"));
+        match (self.place, name) {
+            (Some(Place::Listener), Name::Fields) => {
+                Err("only messages of readers have fields, and some of http; use it at one of these, or at a sink".to_owned())
+            }
+            (Some(Place::Listener | Place::ListenerOfRequests), Name::Output) => {
+                Err(format!("only messages of readers have {word}; use it at a reader or a sink"))
+            }
+            _ => Ok(name),
         }
-        Ok(name)
     }
 }
 

@@ -7,6 +7,8 @@ use bbq_spec::{SpecOption, Values};
 pub enum Place {
     /// At a listener, before the disk.
     Listener,
+    /// The same, and messages may have fields: those of requests that say something of each.
+    ListenerOfRequests,
     /// At a reader, before the disk.
     Reader,
     /// At a sink.

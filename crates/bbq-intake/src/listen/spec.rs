@@ -10,7 +10,7 @@ use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::distribution::{DISTRIBUTIONS, parsed};
-use super::protocol::{BBQ, PROTOCOLS, Protocol};
+use super::protocol::{BBQ, HTTP, PROTOCOLS, Protocol};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
 use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
 use crate::access::TokenFile;
@@ -227,6 +227,7 @@ impl ListenSpec {
         let address = Address::parse(transport, address)
             .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_sources(&error))))?;
         let tls = take_tls(&mut query, text, protocol, &address)?;
+        let place = if *protocol == HTTP { Place::ListenerOfRequests } else { Place::Listener };
         let spec = ListenSpec {
             text: text.clone(),
             source: query.take_name(spec)?,
@@ -261,7 +262,7 @@ impl ListenSpec {
             address,
             tls,
             tokens: query.take("tokens", TokenFile::read)?,
-            filter: Rules::take(&mut query, Place::Listener)?,
+            filter: Rules::take(&mut query, place)?,
         };
         spec.check_keys(&query)?;
         query.finish()?;

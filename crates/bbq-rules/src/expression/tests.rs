@@ -210,6 +210,10 @@ fn a_mistake_says_where_it_is_and_what_to_write() {
     assert!(error.contains("write parse = "), "{error}");
     let error = Expression::of("fields.pod == 'x'", &listener).unwrap_err();
     assert!(error.contains("only messages of readers have fields"), "{error}");
+    let requests = Scope { place: Some(Place::ListenerOfRequests), ..listener };
+    assert!(Expression::of("fields.level == 'x'", &requests).is_ok());
+    let error = Expression::of("output == 'stderr'", &requests).unwrap_err();
+    assert!(error.contains("only messages of readers have output"), "{error}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn what_cannot_be_taken_is_told_and_what_is_asked_first_is_answered() {
 /// The rules of a listener know the labels, and a request has no numbers then.
 #[test]
 fn rules_of_the_listener_see_labels() {
-    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}?where=fields.level+!%3D+%22debug%22"])
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}?where=fields.level != 'debug'"])
         .sink_query("?format=json")
         .with(&["--workers", "1"]);
     let server = setup.start();
