@@ -152,7 +152,7 @@ impl Intake {
         self.append_to(listener_index, kind, records, peer, |_, _| ())
     }
 
-    /// Does the same as [`Intake::append`], for messages with times and fields.
+    /// Does the same as [`Intake::append`] with messages that have times and fields.
     ///
     /// # Errors
     /// Why none was taken.
@@ -163,12 +163,27 @@ impl Intake {
         events: &Events,
         peer: Peer,
     ) -> Result<Ticket, NotTaken> {
-        let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
-        let mut own = self.own.borrow_mut();
-        let records = batcher.append_events(kind, events, peer, &mut self.lane_input(&mut own))?;
-        self.flush_wanted.notify_one();
+        let append =
+            |batcher: &mut Batcher, to: &mut LaneInput<'_>| batcher.append_events(kind, events, peer, to);
+        let taken = self.append_by(listener_index, append, Batcher::ticket)?;
         self.rounds.note_batch(&self.view.active_sessions);
-        Ok(batcher.ticket(records))
+        Ok(taken)
+    }
+
+    /// Does the same as [`Intake::append_events`], for a sender that does not wait for the disk.
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append_events_unawaited(
+        &self,
+        listener_index: usize,
+        kind: SourceKind,
+        events: &Events,
+        peer: Peer,
+    ) -> Result<(), NotTaken> {
+        let append =
+            |batcher: &mut Batcher, to: &mut LaneInput<'_>| batcher.append_events(kind, events, peer, to);
+        self.append_by(listener_index, append, |_, _| ())
     }
 
     fn append_to<'a, T>(
@@ -179,9 +194,19 @@ impl Intake {
         peer: Peer,
         then: impl FnOnce(&mut Batcher, u32) -> T,
     ) -> Result<T, NotTaken> {
+        let append = |batcher: &mut Batcher, to: &mut LaneInput<'_>| batcher.append(kind, records, peer, to);
+        self.append_by(listener_index, append, then)
+    }
+
+    fn append_by<T>(
+        &self,
+        listener_index: usize,
+        append: impl FnOnce(&mut Batcher, &mut LaneInput<'_>) -> Result<u32, NotTaken>,
+        then: impl FnOnce(&mut Batcher, u32) -> T,
+    ) -> Result<T, NotTaken> {
         let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
         let mut own = self.own.borrow_mut();
-        let records = batcher.append(kind, records, peer, &mut self.lane_input(&mut own))?;
+        let records = append(&mut batcher, &mut self.lane_input(&mut own))?;
         self.flush_wanted.notify_one();
         Ok(then(&mut batcher, records))
     }

@@ -100,7 +100,7 @@ impl Iterator for Details<'_> {
 }
 
 /// Iterates the fields that all records of a batch have in common, by name and value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
