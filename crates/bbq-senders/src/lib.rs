@@ -13,6 +13,7 @@
 mod answer;
 mod collected;
 pub mod elasticsearch;
+pub mod forward;
 pub mod gelf;
 mod json;
 mod limits;
