@@ -17,7 +17,8 @@ mod listen;
 mod worker;
 
 pub use access::{
-    AddressLimit, AddressRate, Denied, Floods, Growth, PeerLog, ServedTokens, TokenFile, bearer, is_own_name,
+    AddressLimit, AddressRate, Denied, Floods, Growth, PeerLog, ServedTokens, SharedKey, TokenFile, bearer,
+    is_own_name,
 };
 pub use listen::{
     DISTRIBUTION, DISTRIBUTIONS, ListenSpec, OnFull, PROTOCOLS, Protocol, Silence, UnixFile, listen_options,

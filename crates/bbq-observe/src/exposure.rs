@@ -15,8 +15,9 @@ pub fn exposure(spec: &ListenSpec) -> Option<Finding> {
             "anybody can send datagrams, and read them on the way; use tcp with TLS, or listen on loopback"
         }
         Address::Tcp(address) if is_open(address) => {
-            let asks =
-                spec.tokens.is_some() || spec.tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());
+            let asks = spec.tokens.is_some()
+                || spec.shared_key.is_some()
+                || spec.tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());
             match (spec.tls.is_some(), asks) {
                 (true, true) => return None,
                 (true, false) => "anybody can send; set tls_client_ca (or tokens, for bbq and http)",

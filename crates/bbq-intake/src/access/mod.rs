@@ -14,6 +14,7 @@ mod own_name;
 mod peer_log;
 mod sender_limit;
 mod served;
+mod shared_key;
 mod token_file;
 mod tokens;
 
@@ -31,6 +32,8 @@ pub use own_name::is_own_name;
 pub use peer_log::PeerLog;
 pub(crate) use sender_limit::SenderLimit;
 pub use served::ServedTokens;
+pub use shared_key::SharedKey;
+pub(crate) use shared_key::{SHARED_KEY, USERS};
 pub use token_file::TokenFile;
 pub(crate) use tokens::Admission;
 pub use tokens::Denied;

@@ -30,6 +30,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &WHOLE,
     &HTTP,
     &OTLP,
+    &FLUENT,
     #[cfg(test)]
     &CONFIRM,
 ];
@@ -103,6 +104,21 @@ pub(crate) static OTLP: Protocol = Protocol {
     without_effect: REQUESTS_ARE_WHOLE,
 };
 
+pub(crate) static FLUENT: Protocol = Protocol {
+    word: "fluent",
+    summary: "the Forward Protocol of Fluentd, Fluent Bit and docker",
+    source_kind: SourceKind::Lines,
+    has_datagrams: false,
+    application: &[],
+    without_effect: &[
+        TEXT_HAS_NO_TOKENS,
+        (
+            "on_incomplete",
+            "a part of a message has no records; clients that ask for acknowledgements send it again",
+        ),
+    ],
+};
+
 /// See `worker/confirm.rs`.
 #[cfg(test)]
 pub(crate) static CONFIRM: Protocol = Protocol {
@@ -118,6 +134,11 @@ impl Protocol {
     /// Whether it is HTTP, or is carried by it.
     pub(crate) fn is_http(&self) -> bool {
         [&HTTP, &OTLP].contains(&self)
+    }
+
+    /// Whether some of its messages have fields.
+    pub(super) fn has_fields(&self) -> bool {
+        [&HTTP, &FLUENT].contains(&self)
     }
 }
 

@@ -10,10 +10,10 @@ use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::distribution::{DISTRIBUTIONS, parsed};
-use super::protocol::{BBQ, HTTP, PROTOCOLS, Protocol};
+use super::protocol::{BBQ, FLUENT, PROTOCOLS, Protocol};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
 use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
-use crate::access::TokenFile;
+use crate::access::{SHARED_KEY, SharedKey, TokenFile, USERS};
 
 /// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
 const DEFER_MS_MAX: u64 = 60_000;
@@ -48,7 +48,7 @@ pub fn listen_options() -> impl Iterator<Item = &'static SpecOption> {
 }
 
 /// Those that only listeners have.
-static LISTEN_OPTIONS: [SpecOption; 21] = [
+static LISTEN_OPTIONS: [SpecOption; 23] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -156,6 +156,8 @@ static LISTEN_OPTIONS: [SpecOption; 21] = [
         default: "any client",
         meaning: "bbq, http and otlp over tcp and unix: accepts only clients with a token from this file. Each line is TOKEN or NAME TOKEN",
     },
+    SHARED_KEY,
+    USERS,
 ];
 
 /// A checked listen SPEC.
@@ -195,6 +197,8 @@ pub struct ListenSpec {
     pub tls: Option<Tls>,
     /// The tokens of its clients; `None` if they need none.
     pub tokens: Option<TokenFile>,
+    /// What clients of `fluent` must know; `None` if they need to know nothing.
+    pub shared_key: Option<SharedKey>,
     /// Which messages are kept, and what is replaced in them; `None` if all are kept as they come.
     pub filter: Option<Rules>,
 }
@@ -227,7 +231,7 @@ impl ListenSpec {
         let address = Address::parse(transport, address)
             .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_sources(&error))))?;
         let tls = take_tls(&mut query, text, protocol, &address)?;
-        let place = if *protocol == HTTP { Place::ListenerOfRequests } else { Place::Listener };
+        let place = if protocol.has_fields() { Place::ListenerOfRequests } else { Place::Listener };
         let spec = ListenSpec {
             text: text.clone(),
             source: query.take_name(spec)?,
@@ -262,6 +266,7 @@ impl ListenSpec {
             address,
             tls,
             tokens: query.take("tokens", TokenFile::read)?,
+            shared_key: SharedKey::take(&mut query, text)?,
             filter: Rules::take(&mut query, place)?,
         };
         spec.check_keys(&query)?;
@@ -384,7 +389,10 @@ pub fn without_effect(
     ];
     let by_transport =
         by_transport.into_iter().filter_map(|(key, has_none, why)| has_none.then_some((key, why)));
-    protocol.without_effect.iter().copied().chain(by_transport)
+    let has_handshake = *protocol == FLUENT;
+    let of_handshake = [SHARED_KEY.key, USERS.key].into_iter().filter(move |_| !has_handshake);
+    let of_handshake = of_handshake.map(|key| (key, "only fluent has a handshake with a shared key"));
+    protocol.without_effect.iter().copied().chain(by_transport).chain(of_handshake)
 }
 
 /// `spread=packets` is a steering of its own.
@@ -530,8 +538,9 @@ mod tests {
 
     #[test]
     fn every_option_of_the_list_is_taken() {
+        let files = ["tokens", SHARED_KEY.key, USERS.key];
         for option in
-            listen_options().filter(|option| !TLS_KEYS.contains(&option.key) && option.key != "tokens")
+            listen_options().filter(|option| !TLS_KEYS.contains(&option.key) && !files.contains(&option.key))
         {
             let address = match option.key {
                 "receive_buffer_bytes" | "spread" => "udp://127.0.0.1:1",
@@ -611,6 +620,11 @@ mod tests {
             ("lines+unix:///run/log?tls_key=/k", "tls_key has no meaning here"),
             ("lines+tcp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
             ("bbq+udp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
+            ("http+tcp://127.0.0.1:1?shared_key_file=/k", "shared_key_file: cannot read /k"),
+            ("fluent+tcp://127.0.0.1:1?shared_key_file=/k", "shared_key_file: cannot read /k"),
+            ("fluent+tcp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
+            ("fluent+tcp://127.0.0.1:1?on_incomplete=keep", "on_incomplete has no meaning here"),
+            ("fluent+udp://127.0.0.1:1", "fluent needs connections"),
             ("lines+tcp://127.0.0.1:1?tls_cert=/c", "write tls_key=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_key=/k", "write tls_cert=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_client_ca=/a", "write tls_cert=PATH and tls_key=PATH"),

@@ -237,6 +237,14 @@ impl LocalListener {
         }
     }
 
+    /// Counts and reports a connection that is closed because of what its client sent, or did not send.
+    pub(crate) fn report_connection(&self, peer: Peer, reason: impl std::fmt::Display) {
+        self.ledger.add_refused(1);
+        if let Some(repeats) = self.refusals.report(peer) {
+            tracing::warn!(listener = self.spec.source, ?peer, %reason, repeats, "connection closed");
+        }
+    }
+
     /// Reports that this worker takes nothing from the listener any more.
     pub(crate) fn fail(&self, worker: usize, error: &io::Error) {
         tracing::error!(listener = self.spec.source, worker, %error, "listener failed");

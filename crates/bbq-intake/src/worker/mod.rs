@@ -22,6 +22,7 @@ mod confirm;
 mod connections;
 mod datagrams;
 mod disk;
+mod fluent;
 mod handed;
 mod handover;
 mod held_connections;

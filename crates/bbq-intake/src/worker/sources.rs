@@ -4,7 +4,7 @@
 //! here is a text framing (`text/framer.rs`).
 
 use super::arrival::{Arrival, ArrivalOutcome};
-use super::{http, session, text};
+use super::{fluent, http, session, text};
 use crate::listen::protocol::{self, Protocol};
 
 /// Begins to serve a connection.
@@ -16,6 +16,7 @@ static SOURCES: &[(&Protocol, Begin, TooMany)] = &[
     (&protocol::BBQ, session::tasks::begin, session::tasks::too_many),
     (&protocol::HTTP, http::begin, http::too_many),
     (&protocol::OTLP, http::begin, http::too_many),
+    (&protocol::FLUENT, fluent::begin, fluent::too_many),
     #[cfg(test)]
     (&protocol::CONFIRM, super::confirm::begin, |_| Vec::new()),
 ];

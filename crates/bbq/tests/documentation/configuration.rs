@@ -301,6 +301,8 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         "tls_client_ca",
         "tls_server_name",
         "tokens",
+        "shared_key_file",
+        "users_file",
         "creds",
         "mode",
         "owner",

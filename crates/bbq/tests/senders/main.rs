@@ -19,6 +19,7 @@ mod dialects_refused;
 mod elasticsearch_bulk;
 mod exactly_once;
 mod filtered;
+mod fluent;
 mod gelf_http;
 mod guide;
 mod http;

@@ -28,7 +28,7 @@ pub(super) const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, deflate
 
 /// How a body is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Identity,
     Gzip,
     Deflate,
@@ -52,7 +52,7 @@ impl Coding {
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotDecoded {
+pub(crate) enum NotDecoded {
     #[error("the body does not match its Content-Encoding, or is cut short")]
     Corrupt,
     #[error(
@@ -71,7 +71,7 @@ use NotDecoded::Corrupt;
 
 /// The members of gzip, or frames of zstd, that have ended.
 #[derive(Default)]
-pub(super) struct Parts(usize);
+pub(crate) struct Parts(usize);
 
 impl Parts {
     /// Counts one that has ended, with which the body has so many bytes.
@@ -82,7 +82,7 @@ impl Parts {
 }
 
 /// The state of a body that is being decoded.
-pub(super) enum Decoder {
+pub(crate) enum Decoder {
     Identity,
     Gzip {
         member: Box<GzDecoder<Vec<u8>>>,
@@ -103,7 +103,7 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
-    pub(super) fn new(coding: Coding) -> Result<Decoder, NotDecoded> {
+    pub(crate) fn new(coding: Coding) -> Result<Decoder, NotDecoded> {
         let output = || vec![0; STEP_BYTES].into_boxed_slice();
         Ok(match coding {
             Coding::Identity => Decoder::Identity,
@@ -124,7 +124,7 @@ impl Decoder {
     }
 
     /// The memory that the decoder holds.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Decoder::Identity => 0,
             Decoder::Gzip { .. } | Decoder::Deflate { .. } => INFLATE_BYTES,
@@ -134,7 +134,7 @@ impl Decoder {
 
     /// Decodes the front of `input`, removes that part from `input`, and appends the result to `body`. Returns whether another
     /// step can do more.
-    pub(super) fn step(&mut self, input: &mut &[u8], body: &mut Vec<u8>) -> Result<bool, NotDecoded> {
+    pub(crate) fn step(&mut self, input: &mut &[u8], body: &mut Vec<u8>) -> Result<bool, NotDecoded> {
         match self {
             Decoder::Identity => {
                 body.extend_from_slice(std::mem::take(input));
@@ -190,7 +190,7 @@ impl Decoder {
     }
 
     /// Ends the body.
-    pub(super) fn finish(&mut self, body: &mut Vec<u8>) -> Result<(), NotDecoded> {
+    pub(crate) fn finish(&mut self, body: &mut Vec<u8>) -> Result<(), NotDecoded> {
         match self {
             Decoder::Identity => Ok(()),
             Decoder::Gzip { member, .. } => {

@@ -31,10 +31,11 @@ mod turned_away;
 
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
+pub(crate) use coding::{Coding, Decoder};
 pub(crate) use connection::{begin, resume, too_many};
 #[cfg(fuzzing)]
 pub(crate) use grpc::fuzzed_prefix;
 #[cfg(fuzzing)]
 pub(crate) use headers::fuzzed_numbers;
-pub(crate) use open::OpenHttp;
+pub(crate) use open::{Activity, OpenHttp, Registered};
 pub(crate) use turned_away::TurnedAway;

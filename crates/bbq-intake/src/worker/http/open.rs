@@ -1,4 +1,5 @@
-//! The open HTTP connections of a worker: which of them are idle, so that they can be closed when others need room.
+//! The open HTTP connections of a worker, and those of the Forward Protocol: which of them are idle, so that they can be closed when others
+//! need room.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use crate::worker::view::WorkerView;
 pub(crate) struct OpenHttp(RefCell<Slots<Rc<Activity>>>);
 
 /// What happens on a connection.
-pub(super) struct Activity {
+pub(crate) struct Activity {
     listener_index: usize,
     /// The token that the last request showed; before that, the address.
     identity: RefCell<Identity>,
@@ -75,7 +76,7 @@ impl Activity {
     }
 
     /// Counts a request as open until the returned value is dropped.
-    pub(super) fn request(&self) -> OpenRequest<'_> {
+    pub(crate) fn request(&self) -> OpenRequest<'_> {
         self.requests.set(self.requests.get() + 1);
         self.has_had_request.set(true);
         self.head_since.set(None);
@@ -137,7 +138,7 @@ impl Activity {
     }
 
     /// Completes when the connection is to be closed for others.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
@@ -154,7 +155,7 @@ impl Activity {
 }
 
 /// A request that is not answered yet.
-pub(super) struct OpenRequest<'a>(&'a Activity);
+pub(crate) struct OpenRequest<'a>(&'a Activity);
 
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
@@ -164,14 +165,14 @@ impl Drop for OpenRequest<'_> {
 }
 
 /// A connection among the open ones, until it is dropped.
-pub(super) struct Registered {
+pub(crate) struct Registered {
     all: Rc<OpenHttp>,
     key: usize,
-    pub(super) activity: Rc<Activity>,
+    pub(crate) activity: Rc<Activity>,
 }
 
 impl Registered {
-    pub(super) fn new(
+    pub(crate) fn new(
         all: &Rc<OpenHttp>,
         view: &Arc<WorkerView>,
         (listener_index, peer): (usize, Peer),

@@ -83,6 +83,18 @@ impl SessionSocket {
         self.tls.as_ref()?.borrow_mut().take_failure()
     }
 
+    /// Sends all of these bytes, and what is encrypted of them. Only for a socket without [`Replies`].
+    pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() || self.has_unsent() {
+            match if bytes.is_empty() { Sent::Full } else { self.send(bytes) } {
+                Sent::Bytes(sent) => bytes = &bytes[sent..],
+                Sent::Full => self.writable().await?,
+                Sent::Gone => return Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until there is room to send, and sends encrypted records.
     async fn writable(&self) -> io::Result<()> {
         let mut writable = self.socket.writable().await?;
@@ -94,7 +106,7 @@ impl SessionSocket {
     }
 
     /// Ends the sending side, so that the client reads the end.
-    fn end(&self) -> io::Result<()> {
+    pub(crate) fn end(&self) -> io::Result<()> {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().end(self.socket.as_fd());
         }
@@ -155,13 +167,18 @@ pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
     }
 }
 
-/// Sends a refusal, and gives the client time to read it: closing with unread bytes would reset the connection, and the
-/// refusal would be lost.
+/// Sends a refusal, and gives the client time to read it.
 pub(crate) async fn refuse(socket: &SessionSocket, refusal: &Refusal) -> io::Result<()> {
     let mut frame = Vec::new();
     refusal.encode(&mut frame);
-    // A refusal fits into an empty socket buffer; a client that let its buffer fill does not read it anyway.
-    if socket.send(&frame) == Sent::Gone {
+    say_last(socket, &frame).await
+}
+
+/// Sends the last, few bytes, and gives the client time to read them: closing with unread bytes would reset the connection, and they
+/// would be lost.
+pub(crate) async fn say_last(socket: &SessionSocket, bytes: &[u8]) -> io::Result<()> {
+    // They fit into an empty socket buffer; a client that let its buffer fill does not read them anyway.
+    if socket.send(bytes) == Sent::Gone {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
     socket.end()?;

@@ -1,12 +1,13 @@
 //! The examples of docs/senders and of docs/KUBERNETES.md.
 
 /// The pages, by their titles.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     include_str!("../../../../../docs/KUBERNETES.md"),
     include_str!("../../../../../docs/senders/bbq-send.md"),
     include_str!("../../../../../docs/senders/curl.md"),
     include_str!("../../../../../docs/senders/elasticsearch.md"),
     include_str!("../../../../../docs/senders/fluent-bit.md"),
+    include_str!("../../../../../docs/senders/fluentd.md"),
     include_str!("../../../../../docs/senders/gelf.md"),
     include_str!("../../../../../docs/senders/journal.md"),
     include_str!("../../../../../docs/senders/logger.md"),
