@@ -50,7 +50,7 @@ async fn serve(intake: &Intake, listener_index: usize, peer: Peer, stream: Owned
     }
 }
 
-mod tests {
+pub(super) mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::Shutdown;
     use std::sync::Arc;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// A worker with one listener, and what tells it to stop.
-    fn worker(
+    pub(in crate::worker) fn worker(
         spool: &Arc<Spool>,
         (spec, group): (&Arc<ListenSpec>, &Group),
         ledger: &Ledger,

@@ -125,8 +125,8 @@ impl<'a> Records<'a> {
             _ => return Err(NotForward::Malformed("its option is no map")),
         };
         for _ in 0..pairs {
-            let (key, mut value) = (Reader::new(reader.value()?), Reader::new(reader.value()?));
-            match { key }.text("").unwrap_or_default() {
+            let (mut key, mut value) = (Reader::new(reader.value()?), Reader::new(reader.value()?));
+            match key.text("").unwrap_or_default() {
                 b"chunk" => self.chunk = Chunk::of(value.rest)?,
                 b"compressed" => {
                     let compression = match value.text("option.compressed is no text")? {

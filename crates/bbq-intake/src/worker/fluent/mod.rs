@@ -17,5 +17,7 @@ mod closed;
 mod connection;
 mod decoded;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use connection::{begin, too_many};

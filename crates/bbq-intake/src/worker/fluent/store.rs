@@ -33,7 +33,6 @@ const UNCOUNTED_BYTES: usize = 16 * 1024;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where records come from.
-#[derive(Clone)]
 pub(super) struct Origin {
     pub(super) intake: Rc<Intake>,
     pub(super) listener_index: usize,

@@ -86,7 +86,8 @@ impl SessionSocket {
     /// Sends all of these bytes, and what is encrypted of them. Only for a socket without [`Replies`].
     pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() || self.has_unsent() {
-            match if bytes.is_empty() { Sent::Full } else { self.send(bytes) } {
+            let sent = if bytes.is_empty() { Sent::Full } else { self.send(bytes) };
+            match sent {
                 Sent::Bytes(sent) => bytes = &bytes[sent..],
                 Sent::Full => self.writable().await?,
                 Sent::Gone => return Err(io::ErrorKind::BrokenPipe.into()),
