@@ -110,6 +110,11 @@ impl<'a> Fields<'a> {
     pub(super) fn of(rest: &'a [u8]) -> Fields<'a> {
         Fields { rest }
     }
+
+    /// What is left of them, encoded.
+    pub(super) fn encoded(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Fields<'a> {

@@ -188,6 +188,13 @@ impl BatchBuilder {
         self.rare.get_or_insert_default().record_fields.set(records, fields);
     }
 
+    /// The same of fields that were encoded within the limits.
+    pub(super) fn set_encoded_fields(&mut self, encoded: &[u8]) {
+        self.reopen();
+        let records = self.records;
+        self.rare.get_or_insert_default().record_fields.set_encoded(records, encoded);
+    }
+
     /// Bytes that details and fields of records add to the body so far.
     #[must_use]
     pub fn detail_bytes(&self) -> usize {

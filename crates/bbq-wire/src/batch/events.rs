@@ -40,8 +40,9 @@ impl Event<'_> {
         if self.time_ns > 0 {
             batch.set_detail(Detail { time_ns: self.time_ns, output: Output::Unknown });
         }
-        if self.fields.clone().next().is_some() {
-            batch.set_record_fields(self.fields.clone());
+        let fields = self.fields.encoded();
+        if !fields.is_empty() {
+            batch.set_encoded_fields(fields);
         }
     }
 }

@@ -124,30 +124,53 @@ pub(super) struct FieldsBuilder {
     places: Vec<u8>,
     /// How many records have a place.
     placed: u32,
+    /// The last set that is not empty, and its place: neighbours often have the same fields.
+    last: Vec<u8>,
+    last_place: u32,
+    /// Memory for the next one.
     set: Vec<u8>,
 }
 
 impl FieldsBuilder {
     /// Notes the fields of the last one of `records` records. Those before it that have no place have no fields.
     pub(super) fn set<'a>(&mut self, records: u32, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+        let mut set = std::mem::take(&mut self.set);
+        set.clear();
+        encode_fields(fields, &mut set);
+        self.set_encoded(records, &set);
+        self.set = set;
+    }
+
+    /// The same of fields that are encoded, within their limits.
+    pub(super) fn set_encoded(&mut self, records: u32, set: &[u8]) {
         self.fill(records.saturating_sub(1));
-        self.set.clear();
-        encode_fields(fields, &mut self.set);
-        let place = match self.known.get(self.set.as_slice()) {
-            _ if self.set.is_empty() => 0,
-            Some(place) => *place,
-            None => {
-                let place = self.known.len() as u32 + 1;
-                self.known.insert(self.set.clone(), place);
-                varint::put(self.set.len() as u32, &mut self.sets);
-                self.sets.extend_from_slice(&self.set);
-                place
-            }
+        let place = if set.is_empty() {
+            0
+        } else if set == self.last {
+            self.last_place
+        } else {
+            let place = self.place(set);
+            self.last.clear();
+            self.last.extend_from_slice(set);
+            self.last_place = place;
+            place
         };
         if self.placed < records {
             varint::put(place, &mut self.places);
             self.placed = records;
         }
+    }
+
+    /// The place of a set, which may be new.
+    fn place(&mut self, set: &[u8]) -> u32 {
+        if let Some(place) = self.known.get(set) {
+            return *place;
+        }
+        let place = self.known.len() as u32 + 1;
+        self.known.insert(set.to_vec(), place);
+        varint::put(set.len() as u32, &mut self.sets);
+        self.sets.extend_from_slice(set);
+        place
     }
 
     fn fill(&mut self, records: u32) {
