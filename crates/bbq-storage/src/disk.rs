@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -129,11 +130,13 @@ struct DiskFile {
     file: File,
     /// Whether to try direct reads and writes.
     direct: AtomicBool,
+    /// Device and inode, once somebody has asked: they cannot change while it is open.
+    numbers: OnceLock<(u64, u64)>,
 }
 
 impl DiskFile {
     fn new(file: File) -> DiskFile {
-        DiskFile { file, direct: AtomicBool::new(true) }
+        DiskFile { file, direct: AtomicBool::new(true), numbers: OnceLock::new() }
     }
 
     /// Runs `work`, which may find that the file does not support direct access.
@@ -199,8 +202,14 @@ impl StorageFile for DiskFile {
             named => named?,
         };
         // Compared with the open file, whose numbers cannot change: on some file systems they do when nobody has it open.
-        let open = self.file.metadata()?;
-        Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
+        let open = match self.numbers.get() {
+            Some(numbers) => *numbers,
+            None => {
+                let open = self.file.metadata()?;
+                *self.numbers.get_or_init(|| (open.dev(), open.ino()))
+            }
+        };
+        Ok((named.dev(), named.ino()) == open)
     }
 
     fn links(&self) -> io::Result<u64> {
