@@ -330,7 +330,7 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
                 Some("create") => "&stream=S",
                 Some("replicas") => "&stream=S&create=on",
                 Some("preset") => "&query=query=INSERT",
-                Some("labels") => "&preset=loki",
+                Some("labels") => "&preset=loki&parse=json",
                 Some("user") => "&password_env=PATH",
                 Some("sasl") => "&user=u&password_env=PATH",
                 _ => "",
