@@ -18,6 +18,7 @@ pub mod gelf;
 mod json;
 mod limits;
 pub mod loki;
+mod percent;
 mod request;
 pub mod splunk;
 mod time;

@@ -53,11 +53,6 @@ pub fn request(method: &str, path: &str) -> Result<Option<Request>, WrongMethod>
     }
 }
 
-/// A part of a path without its percent signs.
-pub(crate) fn decoded(part: &str) -> String {
-    percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
-}
-
 /// The value of a parameter of a query.
 #[must_use]
 pub fn parameter(query: &str, name: &str) -> Option<String> {

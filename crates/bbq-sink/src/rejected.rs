@@ -77,11 +77,6 @@ impl<'a> Collector<'a> {
 fn put_letters(entry: &Entry<'_>, mut part: Batch<'_>, why: &str, letters: &mut Vec<DeadLetter>) {
     let mut batch = Vec::new();
     part.append_split_off(Some(why), &mut batch);
-    if part.header.records == 1 && Batch::peek(&batch).is_err() {
-        // A message of the largest size leaves no room for the text, and is kept without it.
-        batch.clear();
-        part.append_split_off(None, &mut batch);
-    }
     if let Ok(Some(header)) = Batch::peek(&batch) {
         letters.push(DeadLetter { source: entry.source.to_owned(), envelope: entry.envelope, header, batch });
     } else if part.header.records > 1 {
@@ -89,48 +84,19 @@ fn put_letters(entry: &Entry<'_>, mut part: Batch<'_>, why: &str, letters: &mut 
         put_letters(entry, half, why, letters);
         put_letters(entry, part, why, letters);
     }
+    // A single message is always small enough.
 }
 
 #[cfg(test)]
 mod tests {
     use bbq_spool::NameMark;
     use bbq_wire::batch::{BatchIdentity, BatchLimits, Detail, Output};
-    use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES};
     use bbq_wire::{BatchBuilder, Compression, Peer, SourceKind, StreamId};
 
     use super::*;
 
     fn rejected(why: &str, first: u64, records: u64) -> Rejected {
         Rejected { why: why.to_owned(), first, records }
-    }
-
-    #[test]
-    fn a_message_of_the_largest_size_is_kept_without_the_text() {
-        let mut builder = BatchBuilder::new();
-        let bytes_max = BATCH_BODY_BYTES_MAX as usize;
-        let record = vec![b'x'; (0..bytes_max).rev().find(|bytes| builder.has_room(*bytes)).unwrap()];
-        builder.push(&record);
-        let identity = BatchIdentity {
-            stream: StreamId([3; 16]),
-            first_sequence: 1,
-            base_time_ns: 7,
-            source: SourceKind::Bbq,
-            compression: Compression::None,
-        };
-        let room = bytes_max + BATCH_HEADER_BYTES - builder.finish(&identity).unwrap().len();
-        builder.set_fields([("a", "y".repeat(room - 20).as_str())].into_iter());
-        let bytes = builder.finish(&identity).unwrap().to_vec();
-        let mut scratch = Vec::new();
-        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
-        let envelope =
-            Envelope { source: 5, received_ns: 9, peer: Peer::Unnamed, name_mark: NameMark::NOBODY };
-        let all = [rejected("because it is too large", 0, 1)];
-        let mut collector = Collector::new(&all, 0);
-        collector.take(&Entry { lane: 0, source: "bbq", envelope, batch, parser: None });
-        let letters = collector.into_letters();
-        let mut scratch = Vec::new();
-        let letter = Batch::verify(&letters[0].batch, BatchLimits::FORMAT, &mut scratch).unwrap();
-        assert_eq!((letter.rejection(), letter.records().next()), (None, Some(&*record)));
     }
 
     /// Otherwise what a reader knows of a message is lost when its dead letter is sent again.

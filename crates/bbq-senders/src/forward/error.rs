@@ -1,5 +1,8 @@
 //! Why bytes are not of the Forward Protocol, or cannot be taken.
 
+/// The most levels of maps and arrays: the libraries of most languages read as many.
+pub(super) const LEVELS_MAX: u32 = 100;
+
 /// Why a connection cannot go on. Its texts say nothing of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -19,7 +22,7 @@ pub enum NotForward {
         bytes_max: usize,
     },
     /// A record has too many levels.
-    #[error("a record has maps or arrays in more than {} levels", super::json::LEVELS_MAX)]
+    #[error("a record has maps or arrays in more than {} levels", LEVELS_MAX)]
     TooDeep,
     /// The entries are compressed in a way that is not known.
     #[error("the entries are compressed in an unknown way; use gzip, zstd or text")]

@@ -13,11 +13,8 @@ use std::io::Write as _;
 
 use data_encoding::BASE64;
 
-use super::error::NotForward;
+use super::error::{LEVELS_MAX, NotForward};
 use super::msgpack::{Head, Reader};
-
-/// The most levels of maps and arrays: the libraries of most languages read as many.
-pub(super) const LEVELS_MAX: u32 = 100;
 
 /// Appends the next value.
 pub(super) fn put(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), NotForward> {

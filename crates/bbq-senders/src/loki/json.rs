@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{LineFields, Lines, PushError, labels};
+use super::labels;
+use super::lines::{LineFields, Lines, PushError};
 use crate::json::{self, Members, NotEach, is_object, members, scalar, text, trimmed};
 use crate::time;
 

@@ -1,6 +1,6 @@
 //! The labels of a stream as Loki writes them: `{app="shop", level="info"}`, with the texts of Go.
 
-use super::PushError;
+use super::lines::PushError;
 
 /// Labels of a stream: Loki takes 15 unless it is told otherwise.
 const LABELS_MAX: usize = 1024;

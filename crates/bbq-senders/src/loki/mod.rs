@@ -11,15 +11,18 @@
 mod answers;
 mod json;
 mod labels;
+mod lines;
 mod protobuf;
 
 use bbq_wire::batch::Events;
-use bbq_wire::otlp::Malformed;
 
-use crate::collected::{Collected, TooMuch};
+use crate::collected::Collected;
 use crate::limits::Limits;
 
+use lines::Lines;
+
 pub use answers::{build, ready, refused, taken};
+pub use lines::PushError;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,45 +62,6 @@ pub struct Push {
     pub too_long: u64,
 }
 
-/// Why a request cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PushError {
-    /// It is none.
-    #[error("the body is not a push request of Loki: {0}")]
-    Malformed(String),
-    /// It is too large.
-    #[error(transparent)]
-    TooMuch(#[from] TooMuch),
-}
-
-impl PushError {
-    fn of(why: impl ToString) -> PushError {
-        PushError::Malformed(why.to_string())
-    }
-}
-
-impl From<Malformed> for PushError {
-    fn from(why: Malformed) -> PushError {
-        PushError::of(why)
-    }
-}
-
-/// The lines that are collected.
-struct Lines {
-    collected: Collected,
-    too_long: u64,
-}
-
-impl Lines {
-    fn push(&mut self, line: &[u8], time_ns: u64, fields: &[(&str, &str)]) -> Result<(), TooMuch> {
-        if self.collected.fits(line) {
-            return self.collected.push(line, time_ns, fields);
-        }
-        self.too_long += 1;
-        Ok(())
-    }
-}
-
 /// Reads a request in JSON or, without its snappy, in Protocol Buffers ([`decompressed`]). `tenant` is `X-Scope-OrgID`, and becomes the field
 /// `tenant`.
 ///
@@ -135,24 +99,4 @@ pub fn decompressed(block: &[u8]) -> Result<Vec<u8>, PushError> {
 
 fn not_snappy() -> PushError {
     PushError::of("Protocol Buffers are compressed as a block of snappy here, and this is none")
-}
-
-/// The fields of a line: the tenant, the labels of its stream, and what the line has of its own. The memory for them is used again.
-struct LineFields<'a> {
-    fields: Vec<(&'a str, &'a str)>,
-    of_stream: usize,
-}
-
-impl<'a> LineFields<'a> {
-    fn of_stream(tenant: Option<&'a str>, labels: &'a [(String, String)]) -> LineFields<'a> {
-        let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let fields: Vec<_> = tenant.map(|tenant| ("tenant", tenant)).into_iter().chain(labels).collect();
-        LineFields { of_stream: fields.len(), fields }
-    }
-
-    /// Those of the next line, without metadata of its own so far.
-    fn next_line(&mut self) -> &mut Vec<(&'a str, &'a str)> {
-        self.fields.truncate(self.of_stream);
-        &mut self.fields
-    }
 }

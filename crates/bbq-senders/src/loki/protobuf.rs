@@ -10,7 +10,8 @@ use std::borrow::Cow;
 
 use bbq_wire::otlp::{FieldValue, fields};
 
-use super::{LineFields, Lines, PushError, labels};
+use super::labels;
+use super::lines::{LineFields, Lines, PushError};
 use crate::time;
 
 /// Metadata of a line: Loki takes 128 unless it is told otherwise.
