@@ -18,12 +18,13 @@ pub mod gelf;
 mod json;
 mod limits;
 pub mod loki;
-mod percent;
 mod request;
 pub mod splunk;
 mod time;
+mod url;
 
 pub use answer::{Answer, JSON, Trouble};
 pub use collected::TooMuch;
 pub use limits::Limits;
-pub use request::{Request, WrongMethod, parameter, request};
+pub use request::{Request, WrongMethod, request};
+pub use url::parameter;

@@ -53,13 +53,6 @@ pub fn request(method: &str, path: &str) -> Result<Option<Request>, WrongMethod>
     }
 }
 
-/// The value of a parameter of a query.
-#[must_use]
-pub fn parameter(query: &str, name: &str) -> Option<String> {
-    let pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.into_iter().find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,11 +86,5 @@ mod tests {
         ] {
             assert_eq!(request(method, path), expected, "{method} {path}");
         }
-    }
-
-    #[test]
-    fn a_query_has_parameters() {
-        assert_eq!(parameter("a=1&channel=x%20y+z&channel=2", "channel").as_deref(), Some("x y z"));
-        assert_eq!(parameter("", "channel"), None);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn asked(path: &str) -> Option<Asked> {
         ("_bulk", []) => Some(Asked::Bulk { index: None }),
         // Earlier versions had types of documents.
         (index, ["_bulk"] | [_, "_bulk"]) if !index.starts_with('_') => {
-            Some(Asked::Bulk { index: Some(crate::percent::decoded(index)) })
+            Some(Asked::Bulk { index: Some(crate::url::decoded(index)) })
         }
         (word, _) if SETUP.contains(&word) => Some(Asked::Setup),
         (word, _) if word.starts_with('_') => Some(Asked::Search),

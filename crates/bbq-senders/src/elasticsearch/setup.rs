@@ -14,7 +14,7 @@ use crate::answer::Answer;
 pub fn setup(is_question: bool, path: &str, host: &str) -> Answer {
     let mut words = path.trim_matches('/').split('/');
     let first = words.next().unwrap_or_default();
-    let rest: Vec<String> = words.map(crate::percent::decoded).collect();
+    let rest: Vec<String> = words.map(crate::url::decoded).collect();
     let body = match (first, is_question) {
         ("", _) => info(),
         ("_license", true) => json!({ "license": license() }),

@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Value<'de> {
 
 fn not_each(why: NotEach<PushError>) -> PushError {
     match why {
-        NotEach::Json(error) => PushError::of(error),
+        NotEach::Json(error) => error.into(),
         NotEach::Refused(why) => why,
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn read(body: &[u8], tenant: Option<&str>, lines: &mut Lines) -> Resu
     if !is_object(body) {
         return Err(PushError::of("it is no JSON object"));
     }
-    let request: Request<'_> = serde_json::from_slice(body).map_err(PushError::of)?;
+    let request: Request<'_> = serde_json::from_slice(body)?;
     json::each(request.streams, |stream: &RawValue| read_stream(stream, tenant, lines)).map_err(not_each)
 }
 
@@ -94,8 +94,7 @@ fn read_stream(stream: &RawValue, tenant: Option<&str>, lines: &mut Lines) -> Re
     if !is_object(stream.get().as_bytes()) {
         return Err(PushError::of("a stream is no object"));
     }
-    let Stream { stream, labels, values, entries } =
-        serde_json::from_str(stream.get()).map_err(PushError::of)?;
+    let Stream { stream, labels, values, entries } = serde_json::from_str(stream.get())?;
     let of_stream = match (stream, labels) {
         (Some(stream), None) => texts(stream)?,
         (None, Some(labels)) => {
@@ -144,7 +143,7 @@ fn read_line(
 
 /// Names and values of an object that has nothing but texts, or numbers and truth values, which some senders write instead.
 fn texts(object: &RawValue) -> Result<Vec<(String, String)>, PushError> {
-    let Members(members) = members(object).map_err(PushError::of)?;
+    let Members(members) = members(object)?;
     let text = |(name, value): (String, &RawValue)| {
         let value = scalar(value).ok_or_else(|| PushError::of(format!("the label {name:?} is no text")))?;
         Ok((name, value.into_owned()))

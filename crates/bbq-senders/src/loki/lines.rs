@@ -1,8 +1,10 @@
-//! The lines of a request while they are read, and why a request cannot be taken.
+//! The lines of a push request on their way to events, and why there are none.
 
+use bbq_wire::batch::Events;
 use bbq_wire::otlp::Malformed;
 
 use crate::collected::{Collected, TooMuch};
+use crate::limits::Limits;
 
 /// Why a request cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,24 +18,39 @@ pub enum PushError {
 }
 
 impl PushError {
-    pub(super) fn of(why: impl ToString) -> PushError {
-        PushError::Malformed(why.to_string())
+    pub(super) fn of(why: impl Into<String>) -> PushError {
+        PushError::Malformed(why.into())
     }
 }
 
 impl From<Malformed> for PushError {
     fn from(why: Malformed) -> PushError {
-        PushError::of(why)
+        PushError::of(why.to_string())
+    }
+}
+
+impl From<serde_json::Error> for PushError {
+    fn from(why: serde_json::Error) -> PushError {
+        PushError::of(why.to_string())
     }
 }
 
 /// The lines that are collected.
 pub(super) struct Lines {
-    pub(super) collected: Collected,
-    pub(super) too_long: u64,
+    collected: Collected,
+    too_long: u64,
 }
 
 impl Lines {
+    pub(super) fn new(limits: Limits) -> Lines {
+        Lines { collected: Collected::new(limits), too_long: 0 }
+    }
+
+    /// What was collected, and how many lines were left out because they are too long.
+    pub(super) fn into_events(self) -> (Events, u64) {
+        (self.collected.events, self.too_long)
+    }
+
     pub(super) fn push(&mut self, line: &[u8], time_ns: u64, fields: &[(&str, &str)]) -> Result<(), TooMuch> {
         if self.collected.fits(line) {
             return self.collected.push(line, time_ns, fields);

@@ -16,9 +16,7 @@ mod protobuf;
 
 use bbq_wire::batch::Events;
 
-use crate::collected::Collected;
 use crate::limits::Limits;
-
 use lines::Lines;
 
 pub use answers::{build, ready, refused, taken};
@@ -73,12 +71,13 @@ pub fn push(
     tenant: Option<&str>,
     limits: Limits,
 ) -> Result<Push, PushError> {
-    let mut lines = Lines { collected: Collected::new(limits), too_long: 0 };
+    let mut lines = Lines::new(limits);
     match encoding {
         Encoding::Protobuf => protobuf::read(body, tenant, &mut lines)?,
         Encoding::Json => json::read(body, tenant, &mut lines)?,
     }
-    Ok(Push { events: lines.collected.events, too_long: lines.too_long })
+    let (events, too_long) = lines.into_events();
+    Ok(Push { events, too_long })
 }
 
 /// The length of a block of snappy without its compression.

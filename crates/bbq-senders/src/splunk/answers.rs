@@ -77,13 +77,13 @@ impl Rejected {
         Rejected { code, event, why: String::new(), is_too_large: false }
     }
 
-    pub(super) fn format(event: usize, why: impl ToString) -> Rejected {
-        let why = format!(": {}", why.to_string());
+    pub(super) fn format(event: usize, why: impl Into<String>) -> Rejected {
+        let why = format!(": {}", why.into());
         Rejected { why, ..Rejected::of(Code::InvalidDataFormat, Some(event)) }
     }
 
-    pub(super) fn too_large(event: Option<usize>, why: impl ToString) -> Rejected {
-        let why = format!(": {}", why.to_string());
+    pub(super) fn too_large(event: Option<usize>, why: impl Into<String>) -> Rejected {
+        let why = format!(": {}", why.into());
         Rejected { why, is_too_large: true, ..Rejected::of(Code::InvalidDataFormat, event) }
     }
 
@@ -104,7 +104,7 @@ impl Rejected {
 
 impl From<TooMuch> for Rejected {
     fn from(why: TooMuch) -> Rejected {
-        Rejected::too_large(None, why)
+        Rejected::too_large(None, why.to_string())
     }
 }
 

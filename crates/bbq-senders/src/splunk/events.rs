@@ -35,7 +35,7 @@ impl Defaults {
     /// Those of a query.
     #[must_use]
     pub fn of_query(query: &str) -> Defaults {
-        let value = |name| crate::request::parameter(query, name);
+        let value = |name| crate::url::parameter(query, name);
         let fields = PARAMETERS.iter().filter_map(|name| Some((*name, value(name)?))).collect();
         Defaults { fields, time_ns: value("time").and_then(|time| time::of_any_unit(&time)).unwrap_or(0) }
     }
@@ -84,7 +84,7 @@ pub fn events(body: &[u8], defaults: &Defaults, limits: Limits) -> Result<Events
         }
         match found.next() {
             Some(Ok(event)) => take(number, &event, defaults, &mut collected)?,
-            Some(Err(error)) => return Err(Rejected::format(number, error)),
+            Some(Err(error)) => return Err(Rejected::format(number, error.to_string())),
             None => break,
         }
     }
@@ -178,7 +178,10 @@ mod tests {
         events(body.as_bytes(), &Defaults::default(), LIMITS)
     }
 
-    fn shown(events: &Events) -> Vec<(&str, u64, Vec<(&str, &str)>)> {
+    /// Message, time and fields.
+    type Shown<'a> = (&'a str, u64, Vec<(&'a str, &'a str)>);
+
+    fn shown(events: &Events) -> Vec<Shown<'_>> {
         let text = |message| std::str::from_utf8(message).unwrap();
         events.iter().map(|event| (text(event.message), event.time_ns, event.fields.collect())).collect()
     }

@@ -86,7 +86,6 @@ impl Events {
     }
 
     /// The messages with what is said of them.
-    #[must_use]
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> + Clone {
         let starts = [0].into_iter().chain(self.rows.iter().map(|row| row.message_end as usize));
         starts.zip(&self.rows).map(|(start, row)| Event {

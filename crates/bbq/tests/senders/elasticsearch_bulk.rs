@@ -31,7 +31,7 @@ fn documents_come_out_as_they_came_and_a_repeat_with_ids_is_stored_once() {
         "{{\"create\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{document}\n{{\"index\":{{\"_id\":\"2\"}}}}\n{{\"n\":2}}\n"
     );
     let without = "{\"create\":{}}\n{\"n\":3}\n";
-    let mut send = |body: &str| {
+    let send = |body: &str| {
         let answer = post(&setup, "/app/_bulk?pretty&filter_path=items", &[NDJSON], body.as_bytes());
         assert_eq!((answer.status, &answer.body["errors"]), (200, &json!(false)), "{}", answer.body);
         assert!(answer.head.contains("x-elastic-product: elasticsearch"), "{}", answer.head);

@@ -271,9 +271,9 @@ fn a_stop_takes_what_was_sent_and_acknowledges_it() {
         // The server knows the connection.
         let name = format!("first {round}");
         assert!(client.acknowledged(&array(&[text("t"), array(&[]), chunk(&name)]), &name));
-        client.send(&forward(&unawaited, &[]));
         let last = format!("last {round}");
-        client.send(&forward(&awaited, &[chunk(&last)]));
+        // At once: the system keeps a second small write back until the first one is acknowledged (RFC 896).
+        client.send(&[forward(&unawaited, &[]), forward(&awaited, &[chunk(&last)])].concat());
         server.signal(libc::SIGTERM);
         let answer = client.rest();
         assert!(answer.ends_with(&text(&last)), "{answer:02x?}\n{}", setup.log());
