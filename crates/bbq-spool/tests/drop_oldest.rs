@@ -69,7 +69,7 @@ fn a_segment_that_is_deleted_after_it_was_listed_is_no_damage() {
     });
     let summaries = summaries.unwrap();
     assert_eq!(damage, []);
-    assert_eq!(summaries.len() as u64, segments as u64 - 2);
+    assert_eq!(summaries.len() as u64, segments - 2);
     let newest = summaries.last().unwrap();
     assert_eq!((read, newest.end_record), (newest.end_record - summaries[0].first_record, 400));
 }

@@ -47,6 +47,9 @@ pub struct Entries<'a> {
     scratch: Scratch<'a>,
 }
 
+/// Time and metadata, and the record.
+type Entry<'a> = ((u64, &'a [u8]), &'a [u8]);
+
 impl<'a> Entries<'a> {
     pub(super) fn new(source: Source<'a>) -> Entries<'a> {
         Entries { source, scratch: Scratch::default() }
@@ -74,8 +77,8 @@ impl<'a> Entries<'a> {
         Ok(has_any.then_some(part))
     }
 
-    /// The next entry: time and metadata, and the record.
-    fn next(&mut self) -> Result<Option<((u64, &'a [u8]), &'a [u8])>, NotForward> {
+    /// The next entry.
+    fn next(&mut self) -> Result<Option<Entry<'a>>, NotForward> {
         let (mut reader, left) = match self.source {
             Source::One(rest) => (Reader::new(rest), None),
             Source::Listed(rest, left) => (Reader::new(rest), Some(left)),

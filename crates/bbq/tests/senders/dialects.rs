@@ -57,9 +57,12 @@ pub(crate) fn snappy(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A push request of Loki with a stream, of lines with their seconds and metadata.
-pub(crate) fn loki_request(labels: &str, lines: &[(usize, &str, &[(&str, &str)])]) -> Vec<u8> {
-    let entry = |(seconds, line, metadata): &(usize, &str, &[(&str, &str)])| {
+/// A line of Loki: its seconds, its text, its metadata.
+pub(crate) type Line<'a> = (usize, &'a str, &'a [(&'a str, &'a str)]);
+
+/// A push request of Loki with a stream.
+pub(crate) fn loki_request(labels: &str, lines: &[Line<'_>]) -> Vec<u8> {
+    let entry = |(seconds, line, metadata): &Line<'_>| {
         let time = field(1, &[&[0x08][..], &varint(*seconds)].concat());
         let pair = |(name, value): &(&str, &str)| {
             field(3, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat())

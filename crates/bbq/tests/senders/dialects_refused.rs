@@ -1,8 +1,6 @@
 //! If this fails, a sender of Loki, Elasticsearch, Splunk or Graylog drops its messages when bbq has no room, as it is not told in its own way to
 //! try again; or somebody without a token can send.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt as _;

@@ -205,7 +205,7 @@ impl Origin {
             // A worker that stops waits a moment for its connections; what has no room then is dropped, and counted by `Lost`.
             let lost = Lost { origin: self, records: events.len() as u64, is_lost: true };
             room.await;
-            lost.is_kept();
+            lost.keep();
         }
     }
 
@@ -265,7 +265,7 @@ struct Lost<'a> {
 }
 
 impl Lost<'_> {
-    fn is_kept(mut self) {
+    fn keep(mut self) {
         self.is_lost = false;
     }
 }

@@ -12,37 +12,37 @@ use crate::support::{PATIENCE, Setup};
 /// Bytes of MessagePack.
 pub type Packed = Vec<u8>;
 
-pub fn text(text: &str) -> Packed {
+pub(super) fn text(text: &str) -> Packed {
     let mut out = vec![0xdb];
     out.extend_from_slice(&(text.len() as u32).to_be_bytes());
     out.extend_from_slice(text.as_bytes());
     out
 }
 
-pub fn bytes(content: &[u8]) -> Packed {
+pub(super) fn bytes(content: &[u8]) -> Packed {
     let mut out = vec![0xc6];
     out.extend_from_slice(&(content.len() as u32).to_be_bytes());
     out.extend_from_slice(content);
     out
 }
 
-pub fn number(number: u64) -> Packed {
+pub(super) fn number(number: u64) -> Packed {
     [&[0xcf][..], &number.to_be_bytes()].concat()
 }
 
 /// EventTime.
-pub fn time(seconds: u32, nanoseconds: u32) -> Packed {
+pub(super) fn time(seconds: u32, nanoseconds: u32) -> Packed {
     [&[0xd7, 0x00][..], &seconds.to_be_bytes(), &nanoseconds.to_be_bytes()].concat()
 }
 
-pub fn array(values: &[Packed]) -> Packed {
+pub(super) fn array(values: &[Packed]) -> Packed {
     let mut out = vec![0xdd];
     out.extend_from_slice(&(values.len() as u32).to_be_bytes());
     values.iter().for_each(|value| out.extend_from_slice(value));
     out
 }
 
-pub fn map(pairs: &[(&str, Packed)]) -> Packed {
+pub(super) fn map(pairs: &[(&str, Packed)]) -> Packed {
     let mut out = vec![0xdf];
     out.extend_from_slice(&(pairs.len() as u32).to_be_bytes());
     for (key, value) in pairs {
@@ -53,48 +53,48 @@ pub fn map(pairs: &[(&str, Packed)]) -> Packed {
 }
 
 /// An entry whose message is this text.
-pub fn entry(message: &str) -> Packed {
+pub(super) fn entry(message: &str) -> Packed {
     array(&[time(1_700_000_000, 5), map(&[("log", text(message)), ("source", text("stdout"))])])
 }
 
 /// An option with a chunk.
-pub fn chunk(name: &str) -> Packed {
+pub(super) fn chunk(name: &str) -> Packed {
     map(&[("chunk", text(name))])
 }
 
 /// The entries of these messages, one after another.
-pub fn packed<'a>(messages: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+pub(super) fn packed<'a>(messages: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     messages.into_iter().flat_map(entry).collect()
 }
 
-pub fn gzip(content: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content).expect("a Vec");
     encoder.finish().expect("a Vec")
 }
 
-pub fn sha512(parts: &[&[u8]]) -> String {
+pub(super) fn sha512(parts: &[&[u8]]) -> String {
     let mut digest = Context::new(&SHA512);
     parts.iter().for_each(|part| digest.update(part));
     digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A connection.
-pub struct Client(pub TcpStream);
+pub(super) struct Client(pub TcpStream);
 
 impl Client {
-    pub fn new(setup: &Setup) -> Client {
+    pub(super) fn new(setup: &Setup) -> Client {
         let stream = TcpStream::connect(setup.address(0)).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client(stream)
     }
 
-    pub fn send(&mut self, message: &[u8]) {
+    pub(super) fn send(&mut self, message: &[u8]) {
         self.0.write_all(message).expect("it reads");
     }
 
     /// Sends a message with a chunk; `false` if the server closes the connection instead of acknowledging it.
-    pub fn acknowledged(&mut self, message: &[u8], name: &str) -> bool {
+    pub(super) fn acknowledged(&mut self, message: &[u8], name: &str) -> bool {
         let expected = [b"\x81\xa3ack", &text(name)[..]].concat();
         let mut answer = vec![0; expected.len()];
         let answered = self.0.write_all(message).and_then(|()| self.0.read_exact(&mut answer));
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// What the server sends until it ends the connection.
-    pub fn rest(mut self) -> Vec<u8> {
+    pub(super) fn rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end, too.
         let _ended = self.0.read_to_end(&mut rest);
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Reads the HELO, and returns its nonce and its salt of passwords.
-    pub fn helo(&mut self) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn helo(&mut self) -> (Vec<u8>, Vec<u8>) {
         let mut helo = vec![0; 13 + 18 + 5];
         self.0.read_exact(&mut helo).expect("a HELO");
         assert_eq!(&helo[..15], b"\x92\xa4HELO\x83\xa5nonce\xc4\x10");
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Shows a key and a user. Returns whether the client may send.
-    pub fn ping(&mut self, key: &str, (user, password): (&str, &str)) -> bool {
+    pub(super) fn ping(&mut self, key: &str, (user, password): (&str, &str)) -> bool {
         let (nonce, auth) = self.helo();
         let of_key = sha512(&[b"salt", b"client", &nonce, key.as_bytes()]);
         let of_password = sha512(&[&auth, user.as_bytes(), password.as_bytes()]);
