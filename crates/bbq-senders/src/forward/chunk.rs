@@ -1,12 +1,11 @@
 //! The name that a client gives a message to know it again: in the answer, and when it sends the message another time.
 
-use bbq_wire::StreamId;
-use ring::digest::{Context, SHA256};
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 
 use super::error::NotForward;
 use super::msgpack::{Head, Reader};
 
-/// What stands in front of what is digested: the stream of a chunk is that of no other protocol. Another word would make every chunk
+/// What stands in front of what is digested: the digest of a chunk is that of no other protocol. Another word would make every chunk
 /// that is sent again a new one.
 const DOMAIN: &[u8] = b"bbq fluent chunk 1\n";
 /// The longest chunk id: those of Fluentd have 24 bytes, those of Fluent Bit 32.
@@ -35,17 +34,17 @@ impl<'a> Chunk<'a> {
         Ok(Some(Chunk { packed, id }))
     }
 
-    /// The stream of its records, which are numbered from 1. The same chunk of another tag is another stream.
+    /// What tells its records from those of other chunks. The same chunk of another tag is another one.
     #[must_use]
-    pub fn stream(&self, tag: &str) -> StreamId {
+    pub fn digest(&self, tag: &str) -> [u8; SHA256_OUTPUT_LEN] {
         let mut digest = Context::new(&SHA256);
         digest.update(DOMAIN);
         digest.update(&(self.id.len() as u64).to_le_bytes());
         digest.update(self.id);
         digest.update(tag.as_bytes());
-        let mut stream = [0; 16];
-        stream.copy_from_slice(&digest.finish().as_ref()[..16]);
-        StreamId(stream)
+        let mut bytes = [0; SHA256_OUTPUT_LEN];
+        bytes.copy_from_slice(digest.finish().as_ref());
+        bytes
     }
 
     /// The answer that acknowledges the message: `{"ack": chunk}`.
@@ -60,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_that_of_a_chunk_and_its_tag() {
+    fn a_digest_is_that_of_a_chunk_and_its_tag() {
         let chunk = |packed: &'static [u8]| Chunk::of(packed).unwrap().unwrap();
         let (text, bytes) = (chunk(b"\xa2ab"), chunk(b"\xc4\x02ab"));
-        assert_eq!(text.stream("t"), bytes.stream("t"));
-        assert_ne!(text.stream("t"), text.stream("u"));
-        assert_ne!(text.stream("bc"), chunk(b"\xa3abb").stream("c"));
+        assert_eq!(text.digest("t"), bytes.digest("t"));
+        assert_ne!(text.digest("t"), text.digest("u"));
+        assert_ne!(text.digest("bc"), chunk(b"\xa3abb").digest("c"));
         // What a server has stored, its successor knows.
-        assert_eq!(text.stream("t").to_string(), "34d1dc2ac0299ce097f9c84ef4f83e52");
+        assert_eq!(text.digest("t")[..4], [0x34, 0xd1, 0xdc, 0x2a]);
         assert_eq!(bytes.answer(), b"\x81\xa3ack\xc4\x02ab");
     }
 }

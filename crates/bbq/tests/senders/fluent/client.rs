@@ -10,7 +10,7 @@ use ring::digest::{Context, SHA512};
 use crate::support::{PATIENCE, Setup};
 
 /// Bytes of MessagePack.
-pub type Packed = Vec<u8>;
+pub(super) type Packed = Vec<u8>;
 
 pub(super) fn text(text: &str) -> Packed {
     let mut out = vec![0xdb];
