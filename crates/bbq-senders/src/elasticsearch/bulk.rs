@@ -42,8 +42,9 @@ pub struct BulkDefaults<'a> {
 pub struct Bulk {
     /// The documents that may be stored.
     pub events: Events,
-    /// Whether each of them has an `_id` that its sender has chosen: the request is a repeat if it comes again.
-    pub has_ids: bool,
+    /// Whether each of them is created under an `_id` that its sender has chosen: the request is a repeat if it comes again. An `index`
+    /// action may mean the same document again, after another one with its `_id`.
+    pub creates_by_id: bool,
     items: Items,
     limits: Limits,
 }
@@ -133,7 +134,7 @@ struct Document<'a> {
 /// Why nothing of it can be taken. What is wrong with one item is in the answer.
 pub fn bulk(body: &[u8], defaults: BulkDefaults<'_>, limits: Limits) -> Result<Bulk, BulkError> {
     let mut reading =
-        Reading { collected: Collected::new(limits), items: Items::default(), has_ids: true, defaults };
+        Reading { collected: Collected::new(limits), items: Items::default(), creates_by_id: true, defaults };
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut lines = (1..).zip(body.split(|byte| *byte == b'\n'));
     // Many senders write the same action for all documents of a request.
@@ -165,8 +166,8 @@ pub fn bulk(body: &[u8], defaults: BulkDefaults<'_>, limits: Limits) -> Result<B
     if reading.items.len() == 0 {
         return Err(BulkError::Empty);
     }
-    let Reading { collected, items, has_ids, .. } = reading;
-    Ok(Bulk { events: collected.events, has_ids, items, limits })
+    let Reading { collected, items, creates_by_id, .. } = reading;
+    Ok(Bulk { events: collected.events, creates_by_id, items, limits })
 }
 
 fn read_action(line: &[u8]) -> Result<(Operation, Metadata<'_>), String> {
@@ -202,7 +203,7 @@ enum Stop {
 struct Reading<'a> {
     collected: Collected,
     items: Items,
-    has_ids: bool,
+    creates_by_id: bool,
     defaults: BulkDefaults<'a>,
 }
 
@@ -240,7 +241,7 @@ impl<'a> Reading<'a> {
                     }
                 }
                 self.collected.push(document, time_ns, &fields[..count]).map_err(Stop::TooMuch)?;
-                self.has_ids &= id.is_some();
+                self.creates_by_id &= operation == Operation::Create && id.is_some();
                 self.items.push(operation, Outcome::Stored, names);
             }
             Err(outcome) => self.items.push(operation, outcome, names),
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(fields[1], [("_index", "logs"), ("_id", "7"), ("routing", "r")]);
         assert_eq!(fields[3], [("_index", "logs")]);
         assert_eq!(statuses(&found), [201; 4]);
-        assert!(!found.has_ids);
+        assert!(!found.creates_by_id);
         let answer: Value = serde_json::from_slice(&found.taken(3).body).unwrap();
         assert_eq!((&answer["took"], &answer["errors"]), (&json!(3), &json!(false)));
         assert_eq!(found.refused(), (0, 0));
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(statuses(&found), [201, 400, 400, 400, 400, 400, 413, 400, 400, 400, 201, 400]);
         let messages: Vec<&[u8]> = found.events.iter().map(|event| event.message).collect();
         assert_eq!(messages, [b"{\"n\":1}", b"{\"n\":2}"]);
-        assert!(found.has_ids, "those that are stored have ids");
+        assert!(!found.creates_by_id, "one of them is indexed");
         assert_eq!(found.refused(), (1, 9));
     }
 

@@ -28,7 +28,7 @@ fn documents_come_out_as_they_came_and_a_repeat_with_ids_is_stored_once() {
     let server = setup.start();
     let document = r#"{ "@timestamp": "1970-01-01T00:00:01Z",  "a":1.0 }"#;
     let with_ids = format!(
-        "{{\"create\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{document}\n{{\"index\":{{\"_id\":\"2\"}}}}\n{{\"n\":2}}\n"
+        "{{\"create\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{document}\n{{\"create\":{{\"_id\":\"2\"}}}}\n{{\"n\":2}}\n"
     );
     let without = "{\"create\":{}}\n{\"n\":3}\n";
     let send = |body: &str| {
@@ -67,6 +67,26 @@ fn documents_come_out_as_they_came_and_a_repeat_with_ids_is_stored_once() {
             without,
         ]
     );
+}
+
+/// Otherwise the last state of a document would be lost.
+#[test]
+fn a_document_that_changes_back_is_stored_again() {
+    let setup = setup();
+    let server = setup.start();
+    for state in ["on", "off", "on"] {
+        let body = format!("{{\"index\":{{\"_id\":\"lamp\"}}}}\n{{\"state\":\"{state}\"}}\n");
+        let answer = post(&setup, "/app/_bulk", &[NDJSON], body.as_bytes());
+        assert_eq!((answer.status, statuses(&answer.body)), (200, vec![201]));
+    }
+    server.wait_delivered(3);
+    assert_eq!(server.stop(), Some(0));
+    let states = written(&setup).into_iter().map(|record| record["message"].clone());
+    assert!(states.eq([
+        json!("{\"state\":\"on\"}"),
+        json!("{\"state\":\"off\"}"),
+        json!("{\"state\":\"on\"}")
+    ]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Requests that come again, as their sender had no answer.
 //!
-//! Loki drops a line that it has with the same time and the same labels, and Elasticsearch keeps one document of each `_id`. So for their
-//! senders an equal request is a repeat, and is stored once: its digest is a stream, in which its messages are numbered.
+//! Loki drops a line that it has with the same time and the same labels, and Elasticsearch creates one document of each
+//! `_id`. So for their senders an equal request is a repeat, and is stored once: its digest is a stream, in which its messages are numbered.
 
 use bbq_stored::stream_of_request;
 use bbq_wire::StreamId;

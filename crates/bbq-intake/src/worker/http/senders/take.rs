@@ -172,7 +172,7 @@ impl Source {
         })?;
         let pipeline = pipeline.as_deref().unwrap_or_default();
         let parts: [&[u8]; 3] = [b"bulk", index.unwrap_or_default().as_bytes(), pipeline.as_bytes()];
-        let once = read.has_ids.then(|| self.once(admission, &parts, body)).flatten();
+        let once = read.creates_by_id.then(|| self.once(admission, &parts, body)).flatten();
         let events = std::mem::take(&mut read.events);
         Ok(Read { events, once, rest: Rest::Bulk(Box::new(read)) })
     }
