@@ -264,7 +264,9 @@ fn a_sender_of_what_a_receiver_refuses_holds_up_nobody_else() {
             let server = setup.start();
             server.send(0, &lines(0..100));
             server.send(0, b"good\n");
-            let status = server.wait_status("the good one", |status| status["ledger"]["queued"] == 0);
+            let status = server.wait_status("the good one", |status| {
+                status["ledger"]["received"] == 101 && status["ledger"]["queued"] == 0
+            });
             assert_eq!(status["ledger"]["delivered"], 1, "{status:#}");
             assert_eq!(status["ledger"]["dropped"], json!({"refused": 100}), "{status:#}");
             assert_eq!(server.stop(), Some(0));
