@@ -34,14 +34,16 @@ impl<'a> Chunk<'a> {
         Ok(Some(Chunk { packed, id }))
     }
 
-    /// What tells its records from those of other chunks. The same chunk of another tag is another one.
+    /// What tells its records from those of other chunks. The same chunk of another tag is another one, and so is one that came `from`
+    /// somebody else: some clients make the id of the content.
     #[must_use]
-    pub fn digest(&self, tag: &str) -> [u8; SHA256_OUTPUT_LEN] {
+    pub fn digest(&self, from: &str, tag: &str) -> [u8; SHA256_OUTPUT_LEN] {
         let mut digest = Context::new(&SHA256);
         digest.update(DOMAIN);
-        digest.update(&(self.id.len() as u64).to_le_bytes());
-        digest.update(self.id);
-        digest.update(tag.as_bytes());
+        for part in [self.id, from.as_bytes(), tag.as_bytes()] {
+            digest.update(&(part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
         let mut bytes = [0; SHA256_OUTPUT_LEN];
         bytes.copy_from_slice(digest.finish().as_ref());
         bytes
@@ -62,11 +64,12 @@ mod tests {
     fn a_digest_is_that_of_a_chunk_and_its_tag() {
         let chunk = |packed: &'static [u8]| Chunk::of(packed).unwrap().unwrap();
         let (text, bytes) = (chunk(b"\xa2ab"), chunk(b"\xc4\x02ab"));
-        assert_eq!(text.digest("t"), bytes.digest("t"));
-        assert_ne!(text.digest("t"), text.digest("u"));
-        assert_ne!(text.digest("bc"), chunk(b"\xa3abb").digest("c"));
+        assert_eq!(text.digest("f", "t"), bytes.digest("f", "t"));
+        assert_ne!(text.digest("f", "t"), text.digest("f", "u"));
+        assert_ne!(text.digest("f", "bc"), chunk(b"\xa3abb").digest("f", "c"));
+        assert_ne!(text.digest("f", "t"), text.digest("g", "t"));
         // What a server has stored, its successor knows.
-        assert_eq!(text.digest("t")[..4], [0x34, 0xd1, 0xdc, 0x2a]);
+        assert_eq!(text.digest("f", "t")[..4], [0xe0, 0x27, 0x3c, 0x15]);
         assert_eq!(bytes.answer(), b"\x81\xa3ack\xc4\x02ab");
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bbq_rules::Rules;
 use bbq_senders::forward::{Chunk, Entries, Limits, Part, Records};
-use bbq_stored::{DropReason, Stream, Visitor, stream_of_request};
+use bbq_stored::{DropReason, Identity, Stream, Visitor, stream_of_request};
 use bbq_wire::batch::Events;
 use bbq_wire::framing::OnOversize;
 use bbq_wire::{Peer, SourceKind};
@@ -90,7 +90,8 @@ impl Origin {
         if self.listener().spec.filter.as_ref().is_some_and(Rules::acts) {
             return Ok(Way::Awaited);
         }
-        let id = stream_of_request(&chunk.digest(tag));
+        let from = Identity::of_peer(self.peer).to_string();
+        let id = stream_of_request(&chunk.digest(&from, tag));
         let visitor = Visitor { identity: None, peer: self.peer, relays: false, is_kept: false };
         let stream = self.intake.disk.streams.admit(id, &visitor);
         let stream = stream.map_err(|_| Closed::NotKept("its stream belongs to somebody else"))?;
