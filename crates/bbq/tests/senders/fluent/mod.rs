@@ -139,11 +139,12 @@ fn only_a_client_with_the_shared_key_may_send() {
     let mut wrong = Client::new(&setup);
     assert!(!wrong.ping("another key", ("", "")));
     assert!(String::from_utf8_lossy(&wrong.rest()).contains("shared_key mismatch"));
+    // Before the next one is closed: lines about a listener's connections are limited in number.
+    server.wait_log("the shared key of the client is another one");
     let mut without = Client::new(&setup);
     without.helo();
     without.send(&forward(&names(3, 4), &[chunk("b")]));
     assert_eq!(without.rest(), b"");
-    server.wait_log("the shared key of the client is another one");
     server.wait_delivered(2);
     assert!(!setup.log().contains("the shared key\n") && !setup.log().contains("another key"));
     let status = server.status().to_string();
@@ -347,6 +348,8 @@ fn a_reload_with_another_key_closes_connections_and_loses_nothing() {
     fs::write(&key, "new key").expect("a file");
     server.signal(libc::SIGHUP);
     assert_eq!(client.rest(), b"");
+    // By every worker, not only by this client's.
+    server.wait_log("reloaded");
     let mut old = Client::new(&setup);
     assert!(!old.ping("old key", ("", "")));
     let mut new = Client::new(&setup);
