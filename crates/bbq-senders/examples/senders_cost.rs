@@ -1,4 +1,4 @@
-//! What it costs to read the requests of senders, on this machine: `cargo run --release -p bbq-senders --example cost`.
+//! What it costs to read the requests of senders, on this machine: `cargo run --release -p bbq-senders --example senders_cost`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
