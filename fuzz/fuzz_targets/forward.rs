@@ -41,7 +41,7 @@ fn read(bytes: &[u8]) {
     let Ok(Some(found)) = Finder::new(BYTES_MAX).find(bytes) else { panic!("it was found before") };
     match Message::read(bytes, found) {
         Ok(Message::Records(records)) => {
-            let _sent = records.chunk.map(|chunk| (chunk.digest("192.0.2.1", records.tag), chunk.answer()));
+            let _sent = records.chunk.map(|chunk| (chunk.id().len(), chunk.answer()));
             // Compressed entries are decoded elsewhere; here they stand for themselves.
             let decoded = records.compressed().map(|(_, bytes)| bytes).unwrap_or_default();
             let all = |part_bytes| {

@@ -35,6 +35,7 @@ mod memory_budget;
 pub(crate) mod numbered;
 mod paused;
 pub(crate) mod read;
+mod repeat;
 mod run;
 mod scratch;
 pub(crate) mod session;

@@ -1,13 +1,8 @@
 //! The name that a client gives a message to know it again: in the answer, and when it sends the message another time.
 
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-
 use super::error::NotForward;
 use super::msgpack::{Head, Reader};
 
-/// What stands in front of what is digested: the digest of a chunk is that of no other protocol. Another word would make every chunk
-/// that is sent again a new one.
-const DOMAIN: &[u8] = b"bbq fluent chunk 1\n";
 /// The longest chunk id: those of Fluentd have 24 bytes, those of Fluent Bit 32.
 const CHUNK_BYTES_MAX: usize = 1024;
 
@@ -34,19 +29,10 @@ impl<'a> Chunk<'a> {
         Ok(Some(Chunk { packed, id }))
     }
 
-    /// What tells its records from those of other chunks. The same chunk of another tag is another one, and so is one that came `from`
-    /// somebody else: some clients make the id of the content.
+    /// The id as its client made it, whether it came as text or as bytes.
     #[must_use]
-    pub fn digest(&self, from: &str, tag: &str) -> [u8; SHA256_OUTPUT_LEN] {
-        let mut digest = Context::new(&SHA256);
-        digest.update(DOMAIN);
-        for part in [self.id, from.as_bytes(), tag.as_bytes()] {
-            digest.update(&(part.len() as u64).to_le_bytes());
-            digest.update(part);
-        }
-        let mut bytes = [0; SHA256_OUTPUT_LEN];
-        bytes.copy_from_slice(digest.finish().as_ref());
-        bytes
+    pub fn id(&self) -> &'a [u8] {
+        self.id
     }
 
     /// The answer that acknowledges the message: `{"ack": chunk}`.
@@ -61,15 +47,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_that_of_a_chunk_and_its_tag() {
+    fn an_id_is_the_same_as_text_and_as_bytes() {
         let chunk = |packed: &'static [u8]| Chunk::of(packed).unwrap().unwrap();
         let (text, bytes) = (chunk(b"\xa2ab"), chunk(b"\xc4\x02ab"));
-        assert_eq!(text.digest("f", "t"), bytes.digest("f", "t"));
-        assert_ne!(text.digest("f", "t"), text.digest("f", "u"));
-        assert_ne!(text.digest("f", "bc"), chunk(b"\xa3abb").digest("f", "c"));
-        assert_ne!(text.digest("f", "t"), text.digest("g", "t"));
-        // What a server has stored, its successor knows.
-        assert_eq!(text.digest("f", "t")[..4], [0xe0, 0x27, 0x3c, 0x15]);
+        assert_eq!((text.id(), bytes.id()), (&b"ab"[..], &b"ab"[..]));
         assert_eq!(bytes.answer(), b"\x81\xa3ack\xc4\x02ab");
     }
 }

@@ -109,6 +109,11 @@ impl Setup {
         self.sinks = Some(specs.iter().map(|spec| self.fill(spec)).collect());
     }
 
+    /// Listeners instead of those before, for all later starts, with the same placeholders.
+    pub fn set_listen(&mut self, specs: &[&str]) {
+        self.listen = specs.iter().map(|spec| self.fill(spec)).collect();
+    }
+
     /// Starts with a configuration file of this text.
     pub fn config(self, text: &str) -> Setup {
         fs::write(self.path().join("bbq.toml"), text).expect("a configuration");

@@ -8,8 +8,8 @@
 //! What a message says is read by bbq-senders (`forward`). This module has the connection (`connection`), why it ends (`closed`), compressed
 //! entries (`decoded`) and what becomes of records (`store`).
 //!
-//! The records of a chunk are a stream of their own, named by the chunk and its tag, with the numbers of the entries. So a chunk that comes
-//! again is stored once, also after a crash between the sync and the answer, and over whichever worker it comes.
+//! The records of a chunk are a stream of their own (`worker/repeat.rs`), with the numbers of the entries. So a chunk that comes again is
+//! stored once, also after a crash between the sync and the answer, and over whichever worker it comes.
 //!
 //! Invariant: a connection handles one message after another, so what it holds is bounded by the limits of one.
 

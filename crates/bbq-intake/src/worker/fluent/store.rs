@@ -9,9 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_rules::Rules;
 use bbq_senders::forward::{Chunk, Entries, Limits, Part, Records};
-use bbq_stored::{DropReason, Identity, Stream, Visitor, stream_of_request};
+use bbq_stored::{DropReason, Identity, Stream, Visitor};
 use bbq_wire::batch::Events;
 use bbq_wire::framing::OnOversize;
 use bbq_wire::{Peer, SourceKind};
@@ -22,6 +21,7 @@ use super::decoded::{Beside, decoded};
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::numbered::{self, Kept, NotKept, NumberedBatch, Numbers};
+use crate::worker::repeat;
 use crate::worker::text::batcher::NotTaken;
 use crate::worker::ticket::Ticket;
 
@@ -87,11 +87,10 @@ impl Origin {
 
     fn way(&self, chunk: Option<&Chunk<'_>>, tag: &str) -> Result<Way, Closed> {
         let Some(chunk) = chunk else { return Ok(Way::Unawaited) };
-        if self.listener().spec.filter.as_ref().is_some_and(Rules::acts) {
+        let request: [&[u8]; 3] = [b"fluent", tag.as_bytes(), chunk.id()];
+        let Some(id) = repeat::stream(&self.listener().spec, &whose(self.peer), &request) else {
             return Ok(Way::Awaited);
-        }
-        let from = Identity::of_peer(self.peer).to_string();
-        let id = stream_of_request(&chunk.digest(&from, tag));
+        };
         let visitor = Visitor { identity: None, peer: self.peer, relays: false, is_kept: false };
         let stream = self.intake.disk.streams.admit(id, &visitor);
         let stream = stream.map_err(|_| Closed::NotKept("its stream belongs to somebody else"))?;
@@ -111,6 +110,15 @@ impl Origin {
     fn patience(&self) -> (Duration, u32) {
         let seconds = self.intake.buffers.limits.batch_timeout_seconds;
         (Duration::from_secs(seconds.into()), seconds)
+    }
+}
+
+/// Whose a chunk is. Some clients make its id of the content, so an equal chunk of another host is another one: the whole address counts,
+/// while an [`Identity`] is a network of IPv6.
+fn whose(peer: Peer) -> String {
+    match peer {
+        Peer::Inet(address) => address.ip().to_canonical().to_string(),
+        other => Identity::of_peer(other).to_string(),
     }
 }
 
@@ -276,5 +284,18 @@ impl Drop for Lost<'_> {
         if self.is_lost {
             self.origin.listener().ledger.add_dropped(DropReason::Full, self.records);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_hosts_of_one_network_are_two() {
+        let at = |address: &str| whose(Peer::Inet(address.parse().unwrap()));
+        assert_ne!(at("[2001:db8::1]:1"), at("[2001:db8::2]:1"));
+        // Another connection, and a socket of both families.
+        assert_eq!(at("192.0.2.1:1"), at("[::ffff:192.0.2.1]:2"));
     }
 }

@@ -84,7 +84,12 @@ pub(super) struct Client(pub TcpStream);
 
 impl Client {
     pub(super) fn new(setup: &Setup) -> Client {
-        let stream = TcpStream::connect(setup.address(0)).expect("it listens");
+        Client::of(setup, 0)
+    }
+
+    /// At the listener with this index.
+    pub(super) fn of(setup: &Setup, listener: usize) -> Client {
+        let stream = TcpStream::connect(setup.address(listener)).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client(stream)
     }

@@ -6,11 +6,13 @@ mod client;
 
 use std::fs;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::support::client::connect_from;
 use crate::support::{Server, Setup, assert_balanced};
 use client::{Client, Packed, array, bytes, chunk, entry, gzip, map, number, packed, text, time};
 
@@ -244,6 +246,48 @@ fn a_long_record_is_left_out_and_counted_and_the_others_are_stored() {
     assert_eq!(status["ledger"]["dropped"]["oversize"], 1, "{status:#}");
     assert_eq!(server.stop(), Some(0));
     assert_eq!(written(&setup), "a\nc\n");
+}
+
+/// Some clients name a chunk by a digest of its content, so two outputs of one client send equal chunks.
+#[test]
+fn equal_chunks_of_two_listeners_and_of_two_hosts_are_stored_each() {
+    let setup = Setup::new(&["fluent+tcp://127.0.0.1:{0}?name=one", "fluent+tcp://127.0.0.1:{1}?name=two"]);
+    let server = setup.start();
+    let message = forward(&names(1, 2), &[chunk("a")]);
+    for listener in [0, 1, 0, 1] {
+        assert!(Client::of(&setup, listener).acknowledged(&message, "a"));
+    }
+    for _ in 0..2 {
+        let mut other = Client(connect_from(Ipv4Addr::new(127, 0, 0, 2), setup.address(0)));
+        assert!(other.acknowledged(&message, "a"));
+    }
+    let status = server.wait_delivered(6);
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0));
+    let text = written(&setup);
+    for message in names(1, 2) {
+        assert_eq!(text.lines().filter(|line| *line == message).count(), 3, "{text}");
+    }
+}
+
+/// What is left out has no number, so another limit numbers the records of a chunk otherwise.
+#[test]
+fn a_chunk_that_comes_again_under_another_limit_loses_nothing() {
+    let long = "x".repeat(101);
+    let message = forward(&["a".to_owned(), long.clone(), "c".to_owned()], &[chunk("a")]);
+    let mut setup = Setup::new(&["fluent+tcp://127.0.0.1:{0}?name=one&message_bytes_max=100"]);
+    for (limit, stored) in
+        [("message_bytes_max=100", "a\nc\n"), ("message_bytes_max=100&on_oversize=cut", "x\n"), ("", &long)]
+    {
+        setup.set_listen(&[&format!("fluent+tcp://127.0.0.1:{{0}}?name=one&{limit}")]);
+        let server = setup.start();
+        assert!(Client::new(&setup).acknowledged(&message, "a"));
+        server.wait_status("delivery", |status| {
+            status["ledger"]["received"].as_u64() > Some(0) && status["ledger"]["queued"] == 0
+        });
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        assert!(written(&setup).contains(stored), "{limit}: {}", written(&setup));
+    }
 }
 
 #[test]

@@ -6,6 +6,5 @@
 //! Invariant: an answer that a message is stored comes behind the sync.
 
 mod answer;
-mod repeat;
 mod serve;
 mod take;

@@ -1,6 +1,5 @@
 //! The messages of a sender: read, stored, answered.
 
-use bbq_rules::Rules;
 use bbq_senders::elasticsearch::{Bulk, BulkDefaults, BulkError, bulk};
 use bbq_senders::loki::{Encoding, Push, PushError};
 use bbq_senders::splunk::Defaults;
@@ -16,7 +15,6 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::time::Instant;
 
 use super::answer::{Answered, Stop};
-use super::repeat;
 use super::serve::{ACKS, channel};
 use crate::access::Admission;
 use crate::worker::http::body::HeldBody;
@@ -24,6 +22,7 @@ use crate::worker::http::coding::Coding;
 use crate::worker::http::headers;
 use crate::worker::http::refused::Refused;
 use crate::worker::http::source::Source;
+use crate::worker::repeat;
 
 /// The header in which senders of Loki name a tenant.
 const TENANT: &str = "x-scope-orgid";
@@ -134,7 +133,8 @@ impl Source {
         };
         let tenant = head.tenant.as_deref();
         let encoding = Encoding::of(&head.content_type);
-        let once = self.once(admission, &[b"loki", tenant.unwrap_or_default().as_bytes()], body);
+        let request: [&[u8]; 3] = [b"loki", tenant.unwrap_or_default().as_bytes(), &body.bytes];
+        let once = self.once(admission, &request);
         if encoding == Encoding::Protobuf {
             let bytes = loki::decompressed_bytes(&body.bytes).map_err(wrong)?;
             if bytes > BODY_BYTES_MAX {
@@ -171,24 +171,17 @@ impl Source {
             Stop::Rejected(elasticsearch::refused(trouble, &why.to_string()), why.to_string())
         })?;
         let pipeline = pipeline.as_deref().unwrap_or_default();
-        let parts: [&[u8]; 3] = [b"bulk", index.unwrap_or_default().as_bytes(), pipeline.as_bytes()];
-        let once = read.creates_by_id.then(|| self.once(admission, &parts, body)).flatten();
+        let index = index.unwrap_or_default().as_bytes();
+        let request: [&[u8]; 4] = [b"bulk", index, pipeline.as_bytes(), &body.bytes];
+        let once = read.creates_by_id.then(|| self.once(admission, &request)).flatten();
         let events = std::mem::take(&mut read.events);
         Ok(Read { events, once, rest: Rest::Bulk(Box::new(read)) })
     }
 
-    /// The stream of a request that is a repeat if it comes again; `None` if the rules of the listener leave messages out or change them, as
-    /// then they have no numbers of their sender.
-    fn once(&self, admission: Option<&Admission>, parts: &[&[u8]], body: &HeldBody) -> Option<StreamId> {
-        let spec = &self.listener().spec;
-        if spec.filter.as_ref().is_some_and(Rules::acts) {
-            return None;
-        }
-        let identity = admission.map_or("", |admission| &**admission.identity());
-        // Which messages are too long decides which ones are numbered.
-        let bytes_max = self.message_bytes_max().to_le_bytes();
-        let here: [&[u8]; 3] = [spec.source.as_bytes(), identity.as_bytes(), &bytes_max];
-        Some(repeat::stream(&[&here[..], parts].concat(), &body.bytes))
+    /// The stream of a request that is a repeat if it comes again; `None` if it has none.
+    fn once(&self, admission: Option<&Admission>, request: &[&[u8]]) -> Option<StreamId> {
+        let token = admission.map_or("", |admission| &**admission.identity());
+        repeat::stream(&self.listener().spec, token, request)
     }
 
     /// The answer to a request whose messages are stored. What was left out of it is counted and reported.
