@@ -4,8 +4,13 @@ use std::path::Path;
 
 use crate::step;
 
-const LIBRARIES: [&str; 4] =
-    ["elasticsearch>=8,<9", "python-logging-loki>=0.3,<1", "splunk-handler>=3,<4", "pygelf>=0.4,<1"];
+const LIBRARIES: [&str; 5] = [
+    "elasticsearch>=8,<9",
+    "python-logging-loki>=0.3,<1",
+    "splunk-handler>=3,<4",
+    "pygelf>=0.4,<1",
+    "graypy>=2.1,<3",
+];
 
 /// Puts them into an environment in target.
 pub(crate) fn provide(root: &Path) -> Result<(), String> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bbq_intake::{ListenSpec, OnFull, TokenFile, parsed_distribution};
+use bbq_intake::{GelfChunks, ListenSpec, OnFull, TokenFile, parsed_distribution};
 use bbq_listen::Distribution;
 use bbq_read::ReadSpec;
 use bbq_sink::{Kinds, SinkSpec};
@@ -187,6 +187,7 @@ impl Config {
         Demand {
             workers: self.workers as u64,
             listeners: connections.count() as u64,
+            chunks_bytes: self.listen.iter().map(GelfChunks::bytes_max).sum(),
             readers: self.read.len() as u64,
             sinks: self.sinks.len() as u64,
             sinks_bytes: self.sinks.iter().map(SinkSpec::memory_bytes_min).sum(),

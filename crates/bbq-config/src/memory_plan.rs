@@ -67,6 +67,8 @@ const PLENTY_BYTES: u64 = 512 * MIB;
 pub(super) struct Demand {
     pub(super) workers: u64,
     pub(super) listeners: u64,
+    /// Memory of all listeners for messages whose chunks are not all there.
+    pub(super) chunks_bytes: u64,
     pub(super) readers: u64,
     pub(super) sinks: u64,
     /// Memory that kinds of sinks take in any case.
@@ -131,7 +133,7 @@ impl MemoryPlan {
         let reads = workers * READ_BYTES_TARGET as u64;
         let sinks_least = demand.sinks_bytes + sinks * (SINK_BYTES + reads);
         // Each takes a part of what is left, up to what it can use.
-        let rest = allowed.saturating_sub(program + of_workers + readers + sinks_least);
+        let rest = allowed.saturating_sub(program + of_workers + demand.chunks_bytes + readers + sinks_least);
         let streams_max = (rest / 8 / STREAM_BYTES).clamp(STREAMS_MIN, STREAMS_MAX as u64);
         let streams = streams_max * STREAM_BYTES;
         let is_small = allowed < PLENTY_BYTES;
@@ -163,6 +165,7 @@ impl MemoryPlan {
             ("the program and the admin", program),
             ("workers", of_workers),
             ("connections", connections),
+            ("chunks of messages of GELF", demand.chunks_bytes),
             ("unfinished batches and messages", unfinished_bytes_max),
             ("lanes", lanes),
             ("readers of files", readers),

@@ -25,8 +25,8 @@ pub use listen::{
 };
 pub use listen::{is_kept, kept_options, parsed_distribution, without_effect};
 pub use worker::{
-    Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, ListenerSetup, PausedConnection, READERS_MAX,
-    ReaderLink, ReaderStore, SessionInbox,
+    Command, ConfiguredLimits, ConnectionBudget, GelfChunks, IntakeLimits, ListenerSetup, PausedConnection,
+    READERS_MAX, ReaderLink, ReaderStore, SessionInbox,
 };
 pub use worker::{Stream, Unfinished, Worker, WorkerMesh, WorkerView};
 

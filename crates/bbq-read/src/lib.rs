@@ -45,8 +45,10 @@ mod view;
 mod watch;
 
 pub use error::ReadError;
-#[doc(hidden)]
-pub use journal::{Entry as JournalEntry, ExportError, Parser as JournalParser};
+pub use journal::{
+    Cursor as JournalCursor, Entry as JournalEntry, ExportError, Parser as JournalParser,
+    default_fields as journal_fields,
+};
 pub use limits::Pace;
 pub use reader::Reader;
 pub use source::{Source, catalogued};

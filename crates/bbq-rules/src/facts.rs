@@ -104,7 +104,7 @@ impl Scope {
         }
         match (self.place, name) {
             (Some(Place::Listener), Name::Fields) => {
-                Err("only messages of readers have fields, and some of http and fluent; use it at one of these, or at a sink".to_owned())
+                Err("only messages of readers have fields, those of fluent and gelf, and some of http; use it at one of these, or at a sink".to_owned())
             }
             (Some(Place::Listener | Place::ListenerOfRequests), Name::Output) => {
                 Err(format!("only messages of readers have {word}; use it at a reader or a sink"))

@@ -15,7 +15,11 @@ pub(crate) const MEMBERS_MAX: usize = 1024;
 
 /// The members of an object, in order. A name that comes twice is there twice.
 #[derive(Debug)]
-pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+/// A name, which is copied only if it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads an object.
 ///
@@ -37,11 +41,11 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
+                while let Some((Name(name), value)) = map.next_entry()? {
                     if members.len() == MEMBERS_MAX {
                         return Err(A::Error::invalid_length(MEMBERS_MAX + 1, &self));
                     }
-                    members.push(member);
+                    members.push((name, value));
                 }
                 Ok(Members(members))
             }
@@ -216,7 +220,7 @@ mod tests {
     fn members_are_in_order_and_have_a_limit() {
         let value = raw(r#"{"b":1,"a":[{}],"b":null}"#);
         let Members(found) = members(&value).unwrap();
-        let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.get())).collect();
+        let found: Vec<_> = found.iter().map(|(name, value)| (&**name, value.get())).collect();
         assert_eq!(found, [("b", "1"), ("a", "[{}]"), ("b", "null")]);
         let many = format!("{{{}\"z\":0}}", "\"a\":0,".repeat(MEMBERS_MAX));
         assert!(members(&raw(&many)).is_err());

@@ -15,6 +15,7 @@ mod collected;
 pub mod elasticsearch;
 pub mod forward;
 pub mod gelf;
+pub mod journal;
 mod json;
 mod limits;
 pub mod loki;

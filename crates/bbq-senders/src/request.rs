@@ -13,6 +13,8 @@ pub enum Request {
     Splunk(splunk::Asked),
     /// Of Graylog.
     Gelf,
+    /// Of systemd-journal-upload.
+    Journal,
 }
 
 /// The path is known, and the method does not belong to it.
@@ -33,6 +35,7 @@ pub fn request(method: &str, path: &str) -> Result<Option<Request>, WrongMethod>
         "/ready" => question(Request::Loki(loki::Asked::Ready)),
         "/loki/api/v1/status/buildinfo" => question(Request::Loki(loki::Asked::Build)),
         "/gelf" => allowed(is_post, Request::Gelf),
+        "/upload" => allowed(is_post, Request::Journal),
         "/" => question(Request::Elasticsearch(elasticsearch::Asked::Setup)),
         _ if path.starts_with("/services/collector") => match splunk::asked(path) {
             // The log driver of Docker asks so whether a collector is there.
@@ -82,6 +85,8 @@ mod tests {
             ("POST", "/services/collector/other", Ok(None)),
             ("POST", "/gelf", Ok(Some(Request::Gelf))),
             ("PUT", "/gelf", Err(WrongMethod)),
+            ("POST", "/upload", Ok(Some(Request::Journal))),
+            ("GET", "/upload", Err(WrongMethod)),
             ("POST", "/nowhere", Ok(None)),
         ] {
             assert_eq!(request(method, path), expected, "{method} {path}");

@@ -80,6 +80,8 @@ pub enum Way {
     /// In a request, or from a reader. Numbers may not be skipped but for those that the batch gives up, and no connection owns the stream
     /// afterwards.
     Request,
+    /// As [`Way::Request`], from a sender whose numbers have gaps that it says nothing of: those of a journal. What comes late is stored.
+    Upload,
 }
 
 /// The lanes, as seen by the worker of one of them.
@@ -283,7 +285,7 @@ impl Stream {
                 false
             }
             Way::Relay { .. } => false,
-            Way::Request => {
+            Way::Request | Way::Upload => {
                 state.note_told(settled);
                 std::mem::replace(&mut state.owner, NO_OWNER) != NO_OWNER
             }

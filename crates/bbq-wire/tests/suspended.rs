@@ -4,7 +4,9 @@
 #[expect(dead_code, reason = "this file uses a part of it")]
 mod common;
 
-use bbq_wire::framing::{Frame, FramingRules, Lines, OnIncomplete, OnOversize, Suspended, Syslog, Whole};
+use bbq_wire::framing::{
+    Frame, FramingRules, Gelf, Lines, OnIncomplete, OnOversize, Suspended, Syslog, Whole,
+};
 use common::{Told, any_rules, any_text};
 use proptest::prelude::*;
 
@@ -68,6 +70,7 @@ proptest! {
     ) {
         prop_assert_eq!(told!(Lines, &rules, input, changes), told!(Lines, &rules, input, [0usize; 0]));
         prop_assert_eq!(told!(Whole, &rules, input, changes), told!(Whole, &rules, input, [0usize; 0]));
+        prop_assert_eq!(told!(Gelf, &rules, input, changes), told!(Gelf, &rules, input, [0usize; 0]));
         let counted = [format!("{} ", input.len() + 1).as_bytes(), &input, b".", b"3 abc"].concat();
         for input in [&input, &counted] {
             prop_assert_eq!(told!(Syslog, &rules, input, changes), told!(Syslog, &rules, input, [0usize; 0]));
@@ -80,6 +83,7 @@ fn what_no_framer_said_is_refused() {
     for (mode, digits, number) in [(2, 11, 1), (2, 1, u64::MAX), (3, 0, 0), (4, 1, 0), (9, 0, 0)] {
         let suspended = Suspended { mode, digits, number, ..Suspended::default() };
         assert!(Syslog::resume(suspended.clone()).is_none(), "{suspended:?}");
+        assert!(Gelf::resume(suspended.clone()).is_none());
         assert!(Lines::resume(suspended).is_none());
     }
 }

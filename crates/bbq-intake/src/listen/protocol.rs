@@ -31,6 +31,7 @@ pub static PROTOCOLS: &[&Protocol] = &[
     &HTTP,
     &OTLP,
     &FLUENT,
+    &GELF,
     #[cfg(test)]
     &CONFIRM,
 ];
@@ -119,6 +120,19 @@ pub(crate) static FLUENT: Protocol = Protocol {
     ],
 };
 
+pub(crate) static GELF: Protocol = Protocol {
+    word: "gelf",
+    summary: "GELF of Graylog's senders; over HTTP it goes to http",
+    source_kind: SourceKind::Lines,
+    has_datagrams: true,
+    application: &[],
+    without_effect: &[
+        TEXT_HAS_NO_TOKENS,
+        ("on_oversize", "a part of a message is no JSON; a longer one is dropped and counted"),
+        ("on_incomplete", "a part of a message is no JSON; it is dropped and counted"),
+    ],
+};
+
 /// See `worker/confirm.rs`.
 #[cfg(test)]
 pub(crate) static CONFIRM: Protocol = Protocol {
@@ -138,7 +152,7 @@ impl Protocol {
 
     /// Whether some of its messages have fields.
     pub(super) fn has_fields(&self) -> bool {
-        [&HTTP, &FLUENT].contains(&self)
+        [&HTTP, &FLUENT, &GELF].contains(&self)
     }
 }
 

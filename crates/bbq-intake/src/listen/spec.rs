@@ -625,6 +625,12 @@ mod tests {
             ("fluent+tcp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
             ("fluent+tcp://127.0.0.1:1?on_incomplete=keep", "on_incomplete has no meaning here"),
             ("fluent+udp://127.0.0.1:1", "fluent needs connections"),
+            (
+                "gelf+tcp://127.0.0.1:1?on_oversize=cut",
+                "on_oversize has no meaning here: a part of a message",
+            ),
+            ("gelf+udp://127.0.0.1:1?on_incomplete=keep", "on_incomplete has no meaning here"),
+            ("gelf+tcp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
             ("lines+tcp://127.0.0.1:1?tls_cert=/c", "write tls_key=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_key=/k", "write tls_cert=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_client_ca=/a", "write tls_cert=PATH and tls_key=PATH"),

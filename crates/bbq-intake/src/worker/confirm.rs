@@ -66,8 +66,8 @@ pub(super) mod tests {
     use crate::access::{Floods, Growth};
     use crate::listen::ListenSpec;
     use crate::worker::{
-        Command, ConfiguredLimits, ConnectionBudget, IntakeLimits, ListenerSetup, Worker, WorkerMesh,
-        WorkerView,
+        Command, ConfiguredLimits, ConnectionBudget, GelfChunks, IntakeLimits, ListenerSetup, Worker,
+        WorkerMesh, WorkerView,
     };
 
     /// A worker needs a lane and its listeners, and nothing of the server around it; and a source two lines in other files.
@@ -122,6 +122,7 @@ pub(super) mod tests {
             address_rate: None,
             floods: Floods::new(),
             growth: Growth::new(),
+            gelf_chunks: GelfChunks::of(spec),
         };
         let data = spool.directory();
         let streams = Arc::new(Streams::recover(storage, data, spool, unix_seconds()).unwrap());

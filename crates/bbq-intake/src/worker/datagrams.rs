@@ -1,4 +1,4 @@
-//! Datagrams: each holds a message, lines, or a batch.
+//! Datagrams: each holds a message, lines, a batch, or a chunk of a message.
 
 use std::rc::Rc;
 
@@ -7,8 +7,9 @@ use bbq_stored::DropReason;
 use bbq_wire::framing::{OnOversize, datagram};
 use bbq_wire::{Peer, SourceKind};
 
-use crate::listen::protocol::BBQ;
+use crate::listen::protocol::{BBQ, GELF};
 use crate::worker::arrival::process;
+use crate::worker::gelf::{self, ChunksOfWorker};
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 
@@ -17,6 +18,9 @@ const TURNS_AT_STOP_MAX: usize = 256;
 
 /// Receives until the server stops. Then takes what is queued, unless the listener is kept.
 pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagrams: AsyncDatagrams) {
+    let listener = &intake.listeners[listener_index];
+    let chunks = listener.gelf_chunks.as_ref();
+    let chunks = chunks.map(|chunks| ChunksOfWorker::begin(chunks, &listener.ledger));
     loop {
         // A datagram socket has no back-pressure: datagrams wait in its buffer; once that is full, the kernel drops and counts them.
         tokio::select! {
@@ -27,9 +31,10 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
+            () = look(chunks.as_ref()) => {}
             turn = datagrams.receive_batch(|datagram| take(&intake, listener_index, &datagram)) => {
                 if let Err(error) = turn {
-                    return intake.listeners[listener_index].fail(intake.worker, &error);
+                    return listener.fail(intake.worker, &error);
                 }
             }
         }
@@ -45,6 +50,13 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
     datagrams.finish(|datagram| take(&intake, listener_index, &datagram));
 }
 
+async fn look(chunks: Option<&ChunksOfWorker<'_>>) {
+    match chunks {
+        Some(chunks) => chunks.look().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     let peer = match (received.peer.0, received.process) {
         (Some(address), _) => Peer::Inet(address),
@@ -54,6 +66,9 @@ fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     let spec = &listener.spec;
     if *spec.protocol == BBQ {
         return take_batch(intake, listener_index, received.bytes, peer);
+    }
+    if *spec.protocol == GELF {
+        return gelf::take(intake, listener_index, (received.bytes, received.truncated), peer);
     }
     if listener.over_rate(peer).is_some() {
         let mut messages = 0;

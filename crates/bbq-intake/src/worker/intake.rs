@@ -13,6 +13,7 @@ use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
 use crate::listen::OnFull;
+use crate::listen::protocol::GELF;
 use crate::worker::buffers::Buffers;
 use crate::worker::disk::Disk;
 use crate::worker::held_connections::HeldConnections;
@@ -85,9 +86,13 @@ impl Intake {
         let mut own = self.own.borrow_mut();
         let was_empty = batcher.is_empty();
         let before = own.next + batcher.records();
-        if batcher.filters() {
+        if !batcher.takes_frames() {
             drop((batcher, own));
-            return self.filtered_frames(listener_index, peer, produce);
+            return if *listener.spec.protocol == GELF {
+                self.gelf_frames(listener_index, peer, produce)
+            } else {
+                self.filtered_frames(listener_index, peer, produce)
+            };
         }
         let mut to = self.lane_input(&mut own);
         produce(&listener.spec.rules, &mut |frame| batcher.take(frame, peer, &mut to));
@@ -115,6 +120,14 @@ impl Intake {
             self.flush_wanted.notify_one();
         }
         own.next + batcher.records() + batcher.left_out() - before
+    }
+
+    /// Adds messages with times and fields whose sender has no copy.
+    pub(crate) fn take_events(&self, listener_index: usize, events: &Events, peer: Peer) {
+        let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
+        let mut own = self.own.borrow_mut();
+        batcher.take_events(events, peer, &mut self.lane_input(&mut own));
+        self.flush_wanted.notify_one();
     }
 
     fn lane_input<'a>(&'a self, stream: &'a mut OwnStream) -> LaneInput<'a> {

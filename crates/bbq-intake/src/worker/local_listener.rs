@@ -14,6 +14,7 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::Refusal;
 
+use super::gelf::GelfChunks;
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
 use crate::access::{
@@ -36,6 +37,8 @@ pub(crate) struct LocalListener {
     address_rate: Option<Arc<AddressRate>>,
     floods: Arc<Floods>,
     growth: Arc<Growth>,
+    /// `None` if the listener has no messages in chunks.
+    pub(crate) gelf_chunks: Option<Arc<GelfChunks>>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
@@ -56,6 +59,7 @@ impl LocalListener {
             address_rate,
             floods,
             growth,
+            gelf_chunks,
             ..
         } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
@@ -70,6 +74,7 @@ impl LocalListener {
             address_rate: address_rate.clone(),
             floods: Arc::clone(floods),
             growth: Arc::clone(growth),
+            gelf_chunks: gelf_chunks.clone(),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),

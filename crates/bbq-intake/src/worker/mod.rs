@@ -23,6 +23,7 @@ mod connections;
 mod datagrams;
 mod disk;
 mod fluent;
+mod gelf;
 mod handed;
 mod handover;
 mod held_connections;
@@ -51,6 +52,7 @@ mod view;
 pub(crate) mod waiters;
 
 pub use connections::budget::ConnectionBudget;
+pub use gelf::GelfChunks;
 pub use handover::{READERS_MAX, SessionInbox, WorkerMesh};
 #[cfg(fuzzing)]
 pub(crate) use http::{fuzzed_body, fuzzed_numbers, fuzzed_prefix};

@@ -9,6 +9,7 @@ use bbq_tls::ServedTls;
 use tokio::sync::watch;
 
 use super::connections::budget::ConnectionBudget;
+use super::gelf::GelfChunks;
 use super::handover::{SessionInbox, WorkerMesh};
 use super::limits::IntakeLimits;
 use super::paused::PausedConnection;
@@ -39,6 +40,8 @@ pub struct ListenerSetup {
     pub floods: Arc<Floods>,
     /// Counts messages that are compressed too far, by address.
     pub growth: Arc<Growth>,
+    /// `None` if the listener has no messages in chunks.
+    pub gelf_chunks: Option<Arc<GelfChunks>>,
 }
 
 /// A worker before it runs.

@@ -16,7 +16,8 @@ pub struct Cursor {
     pub seqnum_id: u128,
     /// The number, from 1.
     pub seqnum: u64,
-    pub(crate) boot_id: u128,
+    /// The boot in which it was written.
+    pub boot_id: u128,
     pub(crate) monotonic_us: u64,
     /// Microseconds since 1970-01-01 UTC.
     pub realtime_us: u64,

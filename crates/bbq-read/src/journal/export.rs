@@ -73,6 +73,19 @@ impl Entry {
         self.fields.iter().map(|(field, range)| (*field, self.values.get(range.clone()).unwrap_or_default()))
     }
 
+    /// The same by their names, as text: up to the first byte of a value that is none.
+    pub fn named<'a>(&'a self, wanted: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.fields().filter_map(|(field, value)| Some((wanted.get(field)?.as_str(), text(value))))
+    }
+
+    /// The memory that it holds.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let Entry { message, machine, cursor, values, fields, .. } = self;
+        let bytes: usize = [message, machine, cursor, values].into_iter().map(Vec::capacity).sum();
+        bytes + fields.capacity() * size_of::<(usize, Range<usize>)>()
+    }
+
     /// The cursor.
     ///
     /// # Errors
@@ -121,13 +134,33 @@ pub struct Parser {
     state: State,
     name: Vec<u8>,
     is_begun: bool,
+    needs_cursors: bool,
 }
 
 impl Parser {
     /// For messages up to this size, and these fields.
     #[must_use]
     pub fn new(wanted: Arc<[String]>, message_bytes_max: usize) -> Parser {
-        Parser { wanted, message_bytes_max, state: State::Name, name: Vec::new(), is_begun: false }
+        Parser {
+            wanted,
+            message_bytes_max,
+            state: State::Name,
+            name: Vec::new(),
+            is_begun: false,
+            needs_cursors: true,
+        }
+    }
+
+    /// Takes entries without a valid cursor, too.
+    #[must_use]
+    pub fn without_cursors(self) -> Parser {
+        Parser { needs_cursors: false, ..self }
+    }
+
+    /// Whether an entry has begun and is not complete.
+    #[must_use]
+    pub fn is_amid(&self) -> bool {
+        self.is_begun
     }
 
     /// Takes bytes from the front of `input` until an entry is complete, or nothing is left. Returns whether `entry` is complete.
@@ -150,7 +183,7 @@ impl Parser {
                 self.is_begun = false;
                 // Systemd's tools write an empty line more than once.
                 if entry.bytes > 1 {
-                    return entry.cursor().map(|_| true);
+                    return if self.needs_cursors { entry.cursor().map(|_| true) } else { Ok(true) };
                 }
             }
         }
@@ -255,7 +288,11 @@ impl Parser {
 
     fn end_value(&mut self, entry: &Entry) -> Result<(), ExportError> {
         self.state = State::Name;
-        if entry.cursor.len() > CURSOR_BYTES_MAX { Err(ExportError::Cursor) } else { Ok(()) }
+        if self.needs_cursors && entry.cursor.len() > CURSOR_BYTES_MAX {
+            Err(ExportError::Cursor)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -263,6 +300,11 @@ impl Parser {
 fn keep(value: &[u8], bytes_max: usize, to: &mut Vec<u8>) {
     let room = bytes_max.saturating_sub(to.len());
     to.extend_from_slice(&value[..value.len().min(room)]);
+}
+
+/// The value up to its first byte that is no text.
+fn text(value: &[u8]) -> &str {
+    value.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// Takes so many bytes from the front.

@@ -92,6 +92,27 @@ fn entries_come_back_whole_and_in_pieces_of_any_size() {
 }
 
 #[test]
+fn entries_without_a_cursor_are_taken_if_they_may_have_none() {
+    let mut parser = parser().without_cursors();
+    let (mut entry, mut found) = (Entry::default(), Vec::new());
+    let long = format!("__CURSOR={}\nMESSAGE=c\n\n", "s".repeat(CURSOR_BYTES_MAX + 1));
+    let text = format!("MESSAGE=a\nUNIT=x\n\n\n__CURSOR={CURSOR}\nMESSAGE=b\n\n{long}PRIORITY=1");
+    let mut input = text.as_bytes();
+    while parser.take(&mut input, &mut entry).unwrap() {
+        let names = ["PRIORITY", "UNIT"].map(str::to_owned);
+        let named: Vec<(String, String)> =
+            entry.named(&names).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        found.push((entry.message.clone(), entry.cursor().ok().map(|cursor| cursor.seqnum), named));
+    }
+    let unit = vec![("UNIT".to_owned(), "x".to_owned())];
+    assert_eq!(
+        found,
+        [(b"a".to_vec(), None, unit), (b"b".to_vec(), Some(31), vec![]), (b"c".to_vec(), None, vec![])]
+    );
+    assert!(parser.is_amid());
+}
+
+#[test]
 fn what_is_not_the_format_is_an_error() {
     let long = "A".repeat(65);
     let mut huge = b"A\n".to_vec();

@@ -27,5 +27,7 @@ mod streams;
 mod take;
 
 pub(crate) use catalog::catalogued;
+pub use cursor::Cursor;
 pub use export::{Entry, ExportError, Parser};
 pub(crate) use reader::JournalReader;
+pub use rules::default_fields;

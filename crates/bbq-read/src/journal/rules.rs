@@ -23,6 +23,7 @@ pub(crate) const JOURNAL_KEYS: [&str; 10] = [
 /// What tells where an entry is from and what it is about, by default.
 pub(crate) const FIELDS: &str =
     "PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_COMM,_HOSTNAME,_PID,_SYSTEMD_UNIT,_TRANSPORT,_UID";
+
 /// Units, identifiers or matches of a reader: a command line has room for more, and nobody lists more.
 const LIST_MAX: usize = 256;
 /// The words for priorities, by number.
@@ -31,6 +32,12 @@ const PRIORITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "noti
 const ROOTS: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
 /// The id of this machine.
 const MACHINE_ID: &str = "/etc/machine-id";
+
+/// The names of the fields that messages get by default.
+#[must_use]
+pub fn default_fields() -> Arc<[String]> {
+    FIELDS.split(',').map(str::to_owned).collect()
+}
 
 /// Where the first start begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +92,7 @@ impl JournalRules {
             directory,
             namespace,
             chosen,
-            fields: fields.unwrap_or_else(|| FIELDS.split(',').map(str::to_owned).collect()),
+            fields: fields.unwrap_or_else(default_fields),
             start: start.unwrap_or(Start::Beginning),
         })
     }

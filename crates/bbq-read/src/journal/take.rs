@@ -185,9 +185,7 @@ impl JournalReader {
                 stream.left_out.oversize_bytes += bytes;
             }
             Some(_) => {
-                let names = &self.rules.fields;
-                let named = |(field, value)| Some((names.get::<usize>(field)?.as_str(), text(value)));
-                let fields = || entry.fields().filter_map(named);
+                let fields = || entry.named(&self.rules.fields);
                 let seen: Vec<(&str, &str)> = match &self.filter {
                     Some(_) => fields().collect(),
                     None => Vec::new(),
@@ -322,9 +320,4 @@ impl JournalStream {
         (self.returned, self.left_out) = (None, LeftOut::default());
         (self.handed, self.read) = (to, to.max(self.known.fork));
     }
-}
-
-/// The value up to its first byte that is no text.
-fn text(value: &[u8]) -> &str {
-    value.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }

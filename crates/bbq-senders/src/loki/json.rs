@@ -144,9 +144,9 @@ fn read_line(
 /// Names and values of an object that has nothing but texts, or numbers and truth values, which some senders write instead.
 fn texts(object: &RawValue) -> Result<Vec<(String, String)>, PushError> {
     let Members(members) = members(object)?;
-    let text = |(name, value): (String, &RawValue)| {
+    let text = |(name, value): (Cow<'_, str>, &RawValue)| {
         let value = scalar(value).ok_or_else(|| PushError::of(format!("the label {name:?} is no text")))?;
-        Ok((name, value.into_owned()))
+        Ok((name.into_owned(), value.into_owned()))
     };
     members.into_iter().map(text).collect()
 }

@@ -143,7 +143,7 @@ fn indexed_fields<'a>(fields: &'a RawValue, own: &mut Vec<(Cow<'a, str>, Cow<'a,
             b'[' => Cow::Borrowed(value.get()),
             _ => scalar(value)?,
         };
-        own.push((Cow::Owned(name), text));
+        own.push((name, text));
     }
     Some(())
 }

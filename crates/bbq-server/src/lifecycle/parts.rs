@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bbq_config::{MemoryLimit, MemoryPlan};
 use bbq_intake::{
-    AddressLimit, AddressRate, Command, Floods, Growth, IntakeLimits, ListenerSetup, SessionInbox, Worker,
-    WorkerMesh,
+    AddressLimit, AddressRate, Command, Floods, GelfChunks, Growth, IntakeLimits, ListenerSetup,
+    SessionInbox, Worker, WorkerMesh,
 };
 use bbq_observe::{Listener, Parts, exposure};
 use bbq_spool::{DiskShortage, ShownBytes};
@@ -23,6 +23,8 @@ pub(crate) struct WorkerParts {
     pub(crate) address_rates: Vec<Option<Arc<AddressRate>>>,
     pub(crate) floods: Arc<Floods>,
     pub(crate) growth: Arc<Growth>,
+    /// Of each listener; `None` if it has no messages in chunks.
+    pub(crate) gelf_chunks: Vec<Option<Arc<GelfChunks>>>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) limits: IntakeLimits,
@@ -53,6 +55,7 @@ impl WorkerParts {
                 address_rate: self.address_rates[place].clone(),
                 floods: Arc::clone(&self.floods),
                 growth: Arc::clone(&self.growth),
+                gelf_chunks: self.gelf_chunks[place].clone(),
             })
         };
         Ok(Worker {

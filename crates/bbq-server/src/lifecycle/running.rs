@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use bbq_config::Config;
 use bbq_intake::{
-    AddressLimit, AddressRate, Command, ConfiguredLimits, ConnectionBudget, Floods, Growth, IntakeLimits,
-    ListenSpec, OnFull, PausedConnection, Worker, WorkerMesh, WorkerView,
+    AddressLimit, AddressRate, Command, ConfiguredLimits, ConnectionBudget, Floods, GelfChunks, Growth,
+    IntakeLimits, ListenSpec, OnFull, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
 use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
 use bbq_observe::status::LedgerStatus;
@@ -408,6 +408,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<Opened, StartErr
         }),
         floods: Floods::new(),
         growth: Growth::new(),
+        gelf_chunks: of_listeners(config, GelfChunks::of),
         retention,
         replicas,
         limits: IntakeLimits::of_worker(&configured_limits(config)),

@@ -57,6 +57,19 @@ fn what_comes_late_is_stored_by_every_way_and_what_comes_twice_by_none() {
 }
 
 #[test]
+fn entries_of_a_journal_may_begin_anywhere_skip_numbers_and_come_late() {
+    let stream = Stream::default();
+    assert_eq!(append(&stream, Way::Upload, 0, 101, 110), added(100));
+    assert_eq!(append(&stream, Way::Upload, 0, 121, 130), added(10));
+    assert_eq!(append(&stream, Way::Upload, 0, 101, 105), Ok(Appended::Known { is_durable: false }));
+    assert_eq!(append(&stream, Way::Upload, 0, 1, 100), added(0));
+    assert_eq!(
+        append(&stream, Way::Upload, 0, 105, 130),
+        Ok(Appended::Partly(Span { first: 111, last: 120 }))
+    );
+}
+
+#[test]
 fn a_file_goes_on_behind_what_is_on_disk_and_the_bytes_between_records_leave_no_gap() {
     let stream = Stream::default();
     let add = |first, last, given_up| {

@@ -5,6 +5,7 @@
 //! | lines | what ends with LF | [`Lines`] |
 //! | syslog | a counted or delimited frame of RFC 6587 | [`Syslog`] |
 //! | whole | all of a connection | [`Whole`] |
+//! | GELF | what ends with NUL, or with LF if the first message does | [`Gelf`] |
 //! | any of them in a datagram | by its kind | [`datagram`] |
 //!
 //! Not here: what a message means (no syslog field is read), who sent it, and where it goes.
@@ -15,6 +16,7 @@
 //! A frame reports every other loss.
 
 mod datagram;
+mod gelf;
 mod lines;
 mod mode;
 mod partial;
@@ -23,6 +25,7 @@ mod syslog;
 mod whole;
 
 pub use datagram::datagram;
+pub use gelf::Gelf;
 pub use lines::Lines;
 pub use suspended::Suspended;
 pub use syslog::Syslog;

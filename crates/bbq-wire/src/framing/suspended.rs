@@ -16,9 +16,9 @@ pub struct Suspended {
     /// The last byte of the message that arrived.
     pub last: u8,
     /// How syslog is framed: 0 undecided, 1 delimited, 2 in a count or behind a counted message, 3 in a counted message, 4 in what may be a
-    /// count behind a delimited message, 5 behind that and its blank. 0 for the others.
+    /// count behind a delimited message, 5 behind that and its blank. How messages of GELF end: 6 undecided, 7 NUL, 8 LF. 0 for the others.
     pub mode: u8,
-    /// How many digits of the count have arrived; only in modes 2 and 4.
+    /// How many digits of the count have arrived, in modes 2 and 4. In modes 6 to 8 the last byte that is no white space.
     pub digits: u8,
     /// In modes 2, 4 and 5, the value of these digits. In mode 3, how many bytes are missing: at least 1.
     pub number: u64,

@@ -46,3 +46,8 @@ pub fn promtool() -> Command {
 pub fn journal_remote() -> Command {
     program("lib/systemd/systemd-journal-remote")
 }
+
+/// What sends the journal to systemd-journal-remote.
+pub fn journal_upload() -> Command {
+    program("lib/systemd/systemd-journal-upload")
+}

@@ -104,6 +104,18 @@ impl HeldBody {
         Ok(held)
     }
 
+    /// Counts memory for a body that is not held.
+    pub(super) fn none(source: &Source, identity: Identity) -> HeldBody {
+        HeldBody {
+            bytes: Vec::new(),
+            received: 0,
+            intake: Rc::clone(&source.intake),
+            listener_index: source.listener_index,
+            identity,
+            share: MemoryShare::default(),
+        }
+    }
+
     /// Decodes the bytes of the body from index `from` on, to at most `bytes_max` bytes.
     pub(super) async fn decoded(
         mut self,

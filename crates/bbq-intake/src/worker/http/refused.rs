@@ -21,7 +21,7 @@ pub(super) enum Refused {
     )]
     Scheme,
     #[error(
-        "no such path; POST a message to /, lines to /ndjson, OTLP logs to /v1/logs, or use a path of Loki, Elasticsearch, Splunk or Graylog"
+        "no such path; POST a message to /, lines to /ndjson, OTLP logs to /v1/logs, or use a path of Loki, Elasticsearch, Splunk, Graylog or systemd-journal-upload"
     )]
     Path,
     #[error("no such path; POST OTLP logs to /v1/logs (traces and metrics are not taken)")]
@@ -94,6 +94,8 @@ pub(super) enum Refused {
     NoMemory,
     #[error("there is no room in the spool or on its disk; try again")]
     Full,
+    #[error("the server stops; try again")]
+    Stopping,
     #[error("{limit}; try again in {seconds} s")]
     Slowed { limit: SenderLimit, seconds: u64 },
     #[error("the spool is full, and the messages were dropped (on_full=drop-newest)")]
@@ -134,6 +136,7 @@ impl Refused {
             Refused::Timeout => StatusCode::REQUEST_TIMEOUT,
             Refused::NoMemory
             | Refused::Full
+            | Refused::Stopping
             | Refused::Busy
             | Refused::Unsure
             | Refused::Dropped
@@ -175,7 +178,9 @@ impl Refused {
             Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
             Refused::Encoding => Some((ACCEPT_ENCODING, coding::ACCEPTED)),
             Refused::Slowed { seconds, .. } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),
-            Refused::NoMemory | Refused::Full | Refused::Busy => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
+            Refused::NoMemory | Refused::Full | Refused::Stopping | Refused::Busy => {
+                Some((RETRY_AFTER, RETRY_AFTER_SECONDS))
+            }
             _ => None,
         }
     }

@@ -106,7 +106,7 @@ mod tests {
         assert!(matches!(of(&OTLP, "/v1/traces", ""), Err(Refused::LogsPath)));
         assert!(matches!(of(&HTTP, "/_bulk", ""), Ok(Route::Sender)));
         assert!(matches!(of(&OTLP, "/_bulk", ""), Err(Refused::LogsPath)));
-        for path in ["/ndjson", "/v1/logs", "/_bulk", "/gelf"] {
+        for path in ["/ndjson", "/v1/logs", "/_bulk", "/gelf", "/upload"] {
             let got = Route::of(&HTTP, (Version::HTTP_11, &Method::GET), path, &HeaderMap::new());
             assert!(matches!(got, Err(Refused::Method)), "{path}");
         }

@@ -115,7 +115,7 @@ impl Source {
         if events.iter().any(|event| event.message.len() > message_bytes_max) {
             return Err(self.too_large());
         }
-        let admitted = self.admitted(stream, admission)?;
+        let admitted = self.admitted(stream, admission, false)?;
         let (numbers, from) = (Numbers { stream, first: 1 }, (self.listener_index, self.peer));
         let batch = NumberedBatch::of_events(admitted, numbers, kind, &events, from)
             .ok_or_else(|| self.too_large())?;
@@ -126,10 +126,15 @@ impl Source {
         self.in_time(kept.map_err(not_kept)?.durable()).await?.map_err(not_kept)
     }
 
-    /// The stream of numbered messages, if their sender may append to it.
-    fn admitted(&self, stream: StreamId, admission: Option<&Admission>) -> Result<Arc<Stream>, Refused> {
+    /// The stream of numbered messages, if their sender may append to it. `is_kept` says that the sender goes on with it for long.
+    pub(super) fn admitted(
+        &self,
+        stream: StreamId,
+        admission: Option<&Admission>,
+        is_kept: bool,
+    ) -> Result<Arc<Stream>, Refused> {
         let identity = admission.map(Admission::identity);
-        let visitor = Visitor { identity, peer: self.peer, relays: false, is_kept: false };
+        let visitor = Visitor { identity, peer: self.peer, relays: false, is_kept };
         self.intake.disk.streams.admit(stream, &visitor).map_err(Refused::Stream)
     }
 
@@ -149,7 +154,7 @@ impl Source {
         if numbers.first.checked_add(count).is_none() {
             return Err(Refused::Numbers);
         }
-        let stream = self.admitted(numbers.stream, admission)?;
+        let stream = self.admitted(numbers.stream, admission, false)?;
         let message_bytes_max = self.message_bytes_max();
         if messages.iter().any(|message| message.len() > message_bytes_max) {
             return Err(self.too_large());
@@ -171,7 +176,7 @@ impl Source {
     }
 
     /// Waits for the disk, at most `batch_timeout_seconds`: the disk may be full for a long time.
-    async fn in_time<T>(&self, durable: impl Future<Output = T>) -> Result<T, Refused> {
+    pub(super) async fn in_time<T>(&self, durable: impl Future<Output = T>) -> Result<T, Refused> {
         let seconds = self.intake.buffers.limits.batch_timeout_seconds;
         let durable = tokio::time::timeout(Duration::from_secs(seconds.into()), durable);
         durable.await.map_err(|_| Refused::Undecided { seconds })
@@ -181,7 +186,7 @@ impl Source {
         Refused::TooLarge { bytes_max: self.message_bytes_max() }
     }
 
-    fn not_taken(&self, why: NotTaken) -> Refused {
+    pub(super) fn not_taken(&self, why: NotTaken) -> Refused {
         match why {
             NotTaken::Full => Refused::Full,
             NotTaken::Dropped => Refused::Dropped,
@@ -191,7 +196,7 @@ impl Source {
     }
 }
 
-fn not_kept(why: NotKept) -> Refused {
+pub(super) fn not_kept(why: NotKept) -> Refused {
     match why {
         NotKept::Gap { expected } => Refused::Gap { expected },
         NotKept::Full => Refused::Full,

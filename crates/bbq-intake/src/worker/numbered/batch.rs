@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bbq_spec::unix_ns;
-use bbq_stored::Stream;
+use bbq_stored::{Stream, Way};
 use bbq_wire::batch::{BatchIdentity, Events};
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression, Peer, SourceKind, Span, StreamId};
@@ -27,6 +27,8 @@ pub(crate) struct NumberedBatch {
     pub(crate) peer: Peer,
     /// Whether the client waits for the disk.
     pub(crate) is_urgent: bool,
+    /// By which way it comes: as a request, or as one whose numbers have gaps.
+    pub(crate) way: Way,
 }
 
 /// All records are in a lane.
@@ -107,7 +109,15 @@ impl NumberedBatch {
         };
         let (bytes, _) = builder.into_batch(&identity)?;
         let header = BatchHeader::decode(bytes.first_chunk::<BATCH_HEADER_BYTES>()?).ok()?;
-        Some(NumberedBatch { stream, bytes, header, listener_index, peer, is_urgent: true })
+        Some(NumberedBatch {
+            stream,
+            bytes,
+            header,
+            listener_index,
+            peer,
+            is_urgent: true,
+            way: Way::Request,
+        })
     }
 
     /// The memory that the batch holds.
@@ -125,7 +135,7 @@ impl NumberedBatch {
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         Batch::verified_before(&self.bytes, &mut scratch).ok()?.append_part(numbers, &mut bytes);
         let header = Batch::peek(&bytes).ok()??;
-        let NumberedBatch { listener_index, peer, is_urgent, .. } = *self;
+        let NumberedBatch { listener_index, peer, is_urgent, way, .. } = *self;
         Some(NumberedBatch {
             stream: Arc::clone(&self.stream),
             bytes,
@@ -133,6 +143,7 @@ impl NumberedBatch {
             listener_index,
             peer,
             is_urgent,
+            way,
         })
     }
 }

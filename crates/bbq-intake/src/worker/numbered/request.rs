@@ -1,7 +1,7 @@
 //! A numbered request as steps, which wait for nothing, read no clock and make no system call. The simulation takes the same steps.
 
 use bbq_spool::Envelope;
-use bbq_stored::{Appended, NotAppended, Numbers, Visitor, Way};
+use bbq_stored::{Appended, NotAppended, Numbers, Visitor};
 use bbq_wire::{SourceKind, Span, StreamId};
 
 use super::batch::{Kept, NotKept, NumberedBatch};
@@ -132,7 +132,7 @@ impl NumberedRequest {
             context.lane.append(&envelope, &batch.header, &batch.bytes, batch.is_urgent)
         };
         let numbers = Numbers::of(&batch.header, 0);
-        let appended = batch.stream.append(Way::Request, &context.stream_lanes(), numbers, put)?;
+        let appended = batch.stream.append(batch.way, &context.stream_lanes(), numbers, put)?;
         let Appended::New { group, order_lost, .. } = appended else { return Ok(appended) };
         let records = batch.header.records;
         context.ledger.add_spooled(records.into());

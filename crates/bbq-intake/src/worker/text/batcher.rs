@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::coalescing;
 use super::filter::Filter;
+use crate::listen::protocol::GELF;
 use crate::listen::{ListenSpec, OnFull};
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::ticket::Ticket;
@@ -73,6 +74,8 @@ pub(crate) struct Batcher {
     undurable: Arc<Undurable>,
     /// `None` if the listener keeps all messages as they come.
     filter: Option<Box<Filter>>,
+    /// Whether what a framer finds is a message as it is stored.
+    takes_frames: bool,
 }
 
 impl Batcher {
@@ -82,6 +85,7 @@ impl Batcher {
         ledger: Arc<ListenerLedger>,
         undurable: Arc<Undurable>,
     ) -> Batcher {
+        let filter = spec.filter.as_ref().filter(|rules| rules.acts());
         Batcher {
             builder: BatchBuilder::new(),
             tickets: Vec::new(),
@@ -95,17 +99,14 @@ impl Batcher {
             message_bytes_max: spec.rules.message_bytes_max as usize,
             ledger,
             undurable,
-            filter: spec
-                .filter
-                .as_ref()
-                .filter(|rules| rules.acts())
-                .map(|rules| Box::new(Filter::new(rules, &spec.source))),
+            filter: filter.map(|rules| Box::new(Filter::new(rules, &spec.source))),
+            takes_frames: filter.is_none() && *spec.protocol != GELF,
         }
     }
 
-    /// Whether messages go through [`Batcher::take_filtered`].
-    pub(crate) fn filters(&self) -> bool {
-        self.filter.is_some()
+    /// Whether messages go through [`Batcher::take`]; otherwise through [`Batcher::take_filtered`] or [`Batcher::take_events`].
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.takes_frames
     }
 
     /// Messages that were left out, in the life of this batcher.
@@ -290,12 +291,46 @@ impl Batcher {
         let details_bytes = bytes - events.iter().map(|event| event.message.len()).sum::<usize>();
         self.make_room(kind, (events.len(), bytes), details_bytes, to)?;
         let before = self.builder.records();
+        self.put_events(events, peer, details_bytes);
+        Ok(self.builder.records() - before)
+    }
+
+    fn put_events(&mut self, events: &Events, peer: Peer, details_bytes: usize) {
         if self.builder.is_empty() {
             self.base_time_ns = unix_ns();
         }
         events.iter().for_each(|event| event.push_to(&mut self.builder, peer));
         self.details_bytes += details_bytes;
-        Ok(self.builder.records() - before)
+    }
+
+    /// Takes messages with times and fields whose senders have no copy: all of them that the rules of the listener keep, as far as there is
+    /// room.
+    pub(crate) fn take_events(&mut self, events: &Events, peer: Peer, to: &mut LaneInput<'_>) {
+        let Some(mut filter) = self.filter.take() else { return self.push_events(events, peer, to) };
+        let (judged, kept) = filter.judge_events(self.kind, events, peer, to.stream.id);
+        self.ledger.add_filtered(judged.left_out);
+        filter.settle(judged);
+        self.filter = Some(filter);
+        self.push_events(&kept, peer, to);
+    }
+
+    /// As [`Batcher::push`], for the messages of a read.
+    fn push_events(&mut self, events: &Events, peer: Peer, to: &mut LaneInput<'_>) {
+        let count = events.len() as u64;
+        if !self.has_room() {
+            self.flush(to);
+            if !self.has_room() && self.on_full == OnFull::DropNewest {
+                return self.ledger.add_dropped(DropReason::Full, count);
+            }
+        }
+        let bytes = events.body_bytes_max();
+        if !self.builder.has_room_for(events.len(), bytes + self.details_bytes) {
+            // Only datagrams come here, as in `push`.
+            let reason = if to.lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
+            return self.ledger.add_dropped(reason, count);
+        }
+        let details_bytes = bytes - events.iter().map(|event| event.message.len()).sum::<usize>();
+        self.put_events(events, peer, details_bytes);
     }
 
     /// Makes room for records of one kind, all of them in one batch. So many of the bytes at most are those of times and fields, of which a

@@ -1,9 +1,10 @@
 //! The framing of one connection, as its listener's protocol requires.
 
-use bbq_wire::framing::{Frame, FramingRules, Lines, Suspended, Syslog, Whole};
+use bbq_senders::gelf::Compression;
+use bbq_wire::framing::{Frame, FramingRules, Gelf, Lines, Suspended, Syslog, Whole};
 use bbq_wire::session::Hello;
 
-use crate::listen::protocol::{LINES, Protocol, SYSLOG, WHOLE};
+use crate::listen::protocol::{GELF, LINES, Protocol, SYSLOG, WHOLE};
 
 /// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,10 @@ pub(crate) enum FramerError {
          page that it shows"
     )]
     Http(&'static str),
+    #[error(
+        "compressed bytes, and GELF over TCP is not compressed; switch compression off in its sender, or send over UDP"
+    )]
+    Compressed,
 }
 
 /// The methods of requests that have a body, or that browsers send.
@@ -37,12 +42,16 @@ pub enum Framer {
     NewSyslog,
     /// The same for one message per connection.
     NewWhole,
+    /// The same for messages of GELF.
+    NewGelf,
     /// Lines.
     Lines(Lines),
     /// Syslog messages.
     Syslog(Syslog),
     /// One message per connection.
     Whole(Whole),
+    /// Messages of GELF.
+    Gelf(Gelf),
 }
 
 /// The framing of a protocol.
@@ -52,7 +61,7 @@ struct Framing {
     resume: fn(Suspended) -> Option<Framer>,
 }
 
-static FRAMINGS: [Framing; 3] = [
+static FRAMINGS: [Framing; 4] = [
     Framing {
         protocol: &LINES,
         begin: || Framer::NewLines,
@@ -68,6 +77,11 @@ static FRAMINGS: [Framing; 3] = [
         begin: || Framer::NewWhole,
         resume: |suspended| Whole::resume(suspended).map(Framer::Whole),
     },
+    Framing {
+        protocol: &GELF,
+        begin: || Framer::NewGelf,
+        resume: |suspended| Gelf::resume(suspended).map(Framer::Gelf),
+    },
 ];
 
 impl Framer {
@@ -81,11 +95,12 @@ impl Framer {
     pub fn suspend(self) -> Suspended {
         match self {
             // The default is the start of a connection. The process that resumes it does not look for a hello.
-            Framer::NewLines | Framer::NewSyslog => Suspended::default(),
+            Framer::NewLines | Framer::NewSyslog | Framer::NewGelf => Suspended::default(),
             Framer::NewWhole => Whole::new().suspend(),
             Framer::Lines(framer) => framer.suspend(),
             Framer::Syslog(framer) => framer.suspend(),
             Framer::Whole(framer) => framer.suspend(),
+            Framer::Gelf(framer) => framer.suspend(),
         }
     }
 
@@ -101,15 +116,16 @@ impl Framer {
         input: &[u8],
         mut emit: &mut dyn FnMut(Frame<'_>),
     ) -> Result<(), FramerError> {
-        if let Framer::NewLines | Framer::NewSyslog | Framer::NewWhole = self {
+        if let Framer::NewLines | Framer::NewSyslog | Framer::NewWhole | Framer::NewGelf = self {
             self.begin(input)?;
         }
         match self {
             // `begin` has replaced these.
-            Framer::NewLines | Framer::NewSyslog | Framer::NewWhole => {}
+            Framer::NewLines | Framer::NewSyslog | Framer::NewWhole | Framer::NewGelf => {}
             Framer::Lines(framer) => framer.push(rules, input, &mut emit),
             Framer::Syslog(framer) => framer.push(rules, input, &mut emit),
             Framer::Whole(framer) => framer.push(rules, input, &mut emit),
+            Framer::Gelf(framer) => framer.push(rules, input, &mut emit),
         }
         Ok(())
     }
@@ -119,6 +135,7 @@ impl Framer {
         let (begun, expected) = match self {
             Framer::NewLines => (Framer::Lines(Lines::new()), "lines"),
             Framer::NewWhole => (Framer::Whole(Whole::new()), "whole messages"),
+            Framer::NewGelf => (Framer::Gelf(Gelf::new()), "messages of GELF"),
             _ => (Framer::Syslog(Syslog::new()), "syslog messages"),
         };
         // A whole message may be binary.
@@ -132,6 +149,9 @@ impl Framer {
         if is_http_request(input) {
             return Err(FramerError::Http(expected));
         }
+        if matches!(begun, Framer::Gelf(_)) && Compression::of(input).is_some() {
+            return Err(FramerError::Compressed);
+        }
         *self = begun;
         Ok(())
     }
@@ -139,11 +159,12 @@ impl Framer {
     /// The sender has ended the connection.
     pub(crate) fn finish(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
         match self {
-            Framer::NewLines | Framer::NewSyslog => {}
+            Framer::NewLines | Framer::NewSyslog | Framer::NewGelf => {}
             Framer::NewWhole => Whole::new().finish(rules, &mut emit),
             Framer::Lines(framer) => framer.finish(rules, &mut emit),
             Framer::Syslog(framer) => framer.finish(rules, &mut emit),
             Framer::Whole(framer) => framer.finish(rules, &mut emit),
+            Framer::Gelf(framer) => framer.finish(rules, &mut emit),
         }
     }
 
@@ -160,10 +181,11 @@ impl Framer {
     /// message.
     pub(crate) fn give_up(&mut self) -> bool {
         match self {
-            Framer::NewLines | Framer::NewSyslog => {}
+            Framer::NewLines | Framer::NewSyslog | Framer::NewGelf => {}
             Framer::NewWhole => return false,
             Framer::Lines(framer) => framer.give_up(),
             Framer::Syslog(framer) => framer.give_up(),
+            Framer::Gelf(framer) => framer.give_up(),
             Framer::Whole(framer) => {
                 framer.give_up();
                 return false;
@@ -174,10 +196,11 @@ impl Framer {
 
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Framer::NewLines | Framer::NewSyslog | Framer::NewWhole => 0,
+            Framer::NewLines | Framer::NewSyslog | Framer::NewWhole | Framer::NewGelf => 0,
             Framer::Lines(framer) => framer.held_bytes(),
             Framer::Syslog(framer) => framer.held_bytes(),
             Framer::Whole(framer) => framer.held_bytes(),
+            Framer::Gelf(framer) => framer.held_bytes(),
         }
     }
 }

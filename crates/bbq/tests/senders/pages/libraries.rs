@@ -7,9 +7,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::page::{block, put, spec_of};
+use super::page::{block, put, section, spec_of};
 use super::{shell, text};
-use crate::support::{Setup, run};
+use crate::support::{Setup, assert_balanced, run};
 
 const TOKEN: &str = "6f1a4c0e9b7d52c83a10";
 
@@ -143,4 +143,47 @@ fn graylog() {
         (&found[1]["message"], &found[1]["fields"]["level"]),
         (&json!("order 4711 took 2.5 s"), &json!("4"))
     );
+}
+
+/// The examples of the page for TCP and UDP, and what else the libraries can do there: chunks, compression, other classes.
+#[test]
+fn graylog_over_tcp_and_udp() {
+    let listen = section("Graylog's senders");
+    assert!(listen.contains("--listen 'gelf+tcp://127.0.0.1:12201' --listen 'gelf+udp://127.0.0.1:12201'"));
+    let setup =
+        Setup::new(&["gelf+tcp://127.0.0.1:{0}", "gelf+udp://127.0.0.1:{1}"]).sink_query("?format=json");
+    let server = setup.start();
+    for (example, port) in [(1, setup.ports[0]), (2, setup.ports[1])] {
+        run_python(&put(&block("Graylog's senders", "python", example), &[("12201", &port.to_string())]));
+    }
+    let more = format!(
+        "import logging, graypy, pygelf\n\
+         tcp, udp = {}, {}\n\
+         log = logging.getLogger('orders')\n\
+         handlers = [pygelf.GelfUdpHandler('127.0.0.1', udp, compress=True, chunk_size=60, _team='orders'),\n\
+         \x20   pygelf.GelfUdpHandler('127.0.0.1', udp, compress=False, chunk_size=60, _team='orders'),\n\
+         \x20   graypy.GELFUDPHandler('127.0.0.1', udp, gelf_chunker=graypy.handler.GELFWarningChunker(60), facility='orders'),\n\
+         \x20   graypy.GELFTCPHandler('127.0.0.1', tcp, facility='orders')]\n\
+         for number, handler in enumerate(handlers):\n\
+         \x20   log.handlers = [handler]\n\
+         \x20   for message in range(5):\n\
+         \x20       log.warning('handler %d message %d of this program is longer than a chunk', number, message)\n\
+         \x20   handler.close()\n",
+        setup.ports[0], setup.ports[1]
+    );
+    run_python(&more);
+    assert_balanced(&server.wait_delivered(22));
+    assert_eq!(server.stop(), Some(0));
+    let found = written(&setup);
+    let of = |message: &str| found.iter().filter(|record| record["message"] == message).collect::<Vec<_>>();
+    assert!(of("order 4711 took 2.5 s").iter().all(|record| record["fields"]["level"] == "4"));
+    assert_eq!(of("order 4711 took 2.5 s").len(), 2);
+    for number in 0..20 {
+        let (handler, message) = (number / 5, number % 5);
+        let text = format!("handler {handler} message {message} of this program is longer than a chunk");
+        let records = of(&text);
+        assert_eq!(records.len(), 1, "{text}");
+        let (field, expected) = if handler < 2 { ("_team", "orders") } else { ("facility", "orders") };
+        assert_eq!(records[0]["fields"][field], expected, "{:#}", records[0]);
+    }
 }

@@ -1,7 +1,7 @@
 //! The examples of docs/senders and of docs/KUBERNETES.md.
 
 /// The pages, by their titles.
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 20] = [
     include_str!("../../../../../docs/KUBERNETES.md"),
     include_str!("../../../../../docs/senders/bbq-send.md"),
     include_str!("../../../../../docs/senders/curl.md"),
@@ -9,6 +9,7 @@ const PAGES: [&str; 19] = [
     include_str!("../../../../../docs/senders/fluent-bit.md"),
     include_str!("../../../../../docs/senders/fluentd.md"),
     include_str!("../../../../../docs/senders/gelf.md"),
+    include_str!("../../../../../docs/senders/journal-upload.md"),
     include_str!("../../../../../docs/senders/journal.md"),
     include_str!("../../../../../docs/senders/logger.md"),
     include_str!("../../../../../docs/senders/loki.md"),

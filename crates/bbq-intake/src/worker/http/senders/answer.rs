@@ -1,6 +1,6 @@
 //! Answers of bbq-senders as responses, and the reasons of refusals in the words of their senders.
 
-use bbq_senders::{Answer, Request, Trouble, elasticsearch, gelf, loki, splunk};
+use bbq_senders::{Answer, Request, Trouble, elasticsearch, gelf, journal, loki, splunk};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -69,6 +69,7 @@ pub(super) fn refused(asked: &Request, refused: &Refused) -> Answer {
         Request::Elasticsearch(_) => elasticsearch::refused(trouble, &why),
         Request::Splunk(_) => splunk::refused(trouble, &why),
         Request::Gelf => gelf::refused(trouble, &why),
+        Request::Journal => journal::refused(trouble, &why),
     }
 }
 
@@ -77,7 +78,7 @@ fn trouble(refused: &Refused) -> Trouble {
         Refused::Token(Denied::Missing) => Trouble::TokenMissing,
         Refused::Token(Denied::Wrong) => Trouble::TokenWrong,
         Refused::Scheme => Trouble::TokenScheme,
-        Refused::Full | Refused::NoMemory | Refused::Busy => Trouble::Busy,
+        Refused::Full | Refused::Stopping | Refused::NoMemory | Refused::Busy => Trouble::Busy,
         Refused::Slowed { .. } => Trouble::Slowed,
         Refused::Timeout => Trouble::Late,
         Refused::Undecided { .. } => Trouble::Undecided,

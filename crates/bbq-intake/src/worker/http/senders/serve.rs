@@ -77,6 +77,7 @@ impl Source {
             Asked::Elasticsearch(elasticsearch::Asked::Setup) => {
                 Ok(self.set_up(request, identity).await?.into())
             }
+            Asked::Journal => self.take_upload(request, (admission.as_deref(), identity)).await,
             Asked::Splunk(splunk::Asked::Ack) => Ok(self.acks(request, identity).await?.into()),
             _ => self.take_of_sender(asked, request, (admission.as_deref(), identity)).await,
         }

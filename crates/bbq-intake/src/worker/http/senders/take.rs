@@ -114,6 +114,8 @@ impl Source {
                     .map_err(|why| Stop::Rejected(why.answer(), why.to_string()))?;
                 Ok(Read { events, once: None, rest: Rest::Gelf })
             }
+            // It is not held, and served elsewhere.
+            Asked::Journal => Err(Refused::Path.into()),
         }
     }
 
@@ -248,12 +250,13 @@ fn coding(asked: &Asked, headers: &HeaderMap) -> Result<Coding, Refused> {
     }
 }
 
-/// The coding of a message of GELF whose head says nothing of it, or not which of two: Graylog looks at the first bytes.
+/// The coding of a message of GELF whose head says nothing of it, or not which of two.
 fn hidden_coding(asked: &Asked, coding: Coding, body: &[u8]) -> Option<Coding> {
-    match body {
-        _ if *asked != Asked::Gelf || coding != Coding::Identity => None,
-        [0x1f, 0x8b, ..] => Some(Coding::Gzip),
-        [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => Some(Coding::Deflate),
-        _ => None,
+    if *asked != Asked::Gelf || coding != Coding::Identity {
+        return None;
     }
+    gelf::Compression::of(body).map(|compression| match compression {
+        gelf::Compression::Gzip => Coding::Gzip,
+        gelf::Compression::Zlib => Coding::Deflate,
+    })
 }

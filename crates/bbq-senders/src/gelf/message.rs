@@ -1,4 +1,4 @@
-//! Graylog's GELF over HTTP (go2docs.graylog.org, "GELF"): `POST /gelf` with an object, or some of them one behind the other.
+//! Objects of GELF, one or some of them one behind the other, and what a request that has them is answered.
 //!
 //! The message is `short_message`, with `full_message` behind it; the other members are its fields.
 
@@ -18,7 +18,7 @@ pub enum GelfError {
     /// It has no message.
     #[error("the body is empty")]
     Empty,
-    /// It is no GELF.
+    /// A message is no GELF.
     #[error("message {number} is no GELF: {why}")]
     Malformed {
         /// Its place, from 0.
@@ -37,40 +37,65 @@ pub enum GelfError {
     TooMuch(#[from] TooMuch),
 }
 
+/// What becomes of an object without a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Nothing is taken.
+    IsRefused,
+    /// Its text is the message.
+    IsStored,
+}
+
 /// Reads a request.
 ///
 /// # Errors
 /// Why nothing of it can be taken.
 pub fn messages(body: &[u8], limits: Limits) -> Result<Events, GelfError> {
-    let body = trimmed(body);
-    if body.is_empty() {
+    let mut collected = Collected::new(limits);
+    objects(body, Missing::IsRefused, &mut collected)?;
+    Ok(collected.events)
+}
+
+/// Reads objects.
+///
+/// # Errors
+/// Why no more is taken. Those before are collected.
+pub(super) fn objects(text: &[u8], missing: Missing, collected: &mut Collected) -> Result<(), GelfError> {
+    let text = trimmed(text);
+    if text.is_empty() {
         return Err(GelfError::Empty);
     }
-    let mut collected = Collected::new(limits);
-    let mut found = serde_json::Deserializer::from_slice(body).into_iter::<Members<'_>>();
+    let mut found = serde_json::Deserializer::from_slice(text).into_iter::<Members<'_>>();
     for number in 0.. {
         let malformed = |why: String| GelfError::Malformed { number, why };
-        let rest = body.get(found.byte_offset()..).unwrap_or_default().trim_ascii_start();
+        let rest = text.get(found.byte_offset()..).unwrap_or_default().trim_ascii_start();
         if rest.is_empty() {
             break;
         }
         if !is_object(rest) {
             return Err(malformed("it is no object".to_owned()));
         }
-        match found.next() {
-            Some(Ok(members)) => take(number, &members, &mut collected)?,
+        let members = match found.next() {
+            Some(Ok(members)) => members,
             Some(Err(error)) => return Err(malformed(error.to_string())),
             None => break,
-        }
+        };
+        let object = text.get(text.len() - rest.len()..found.byte_offset()).unwrap_or_default();
+        take(number, (&members, object), missing, collected)?;
     }
-    Ok(collected.events)
+    Ok(())
 }
 
-fn take(number: usize, Members(members): &Members<'_>, collected: &mut Collected) -> Result<(), GelfError> {
+fn take(
+    number: usize,
+    (Members(members), object): (&Members<'_>, &[u8]),
+    missing: Missing,
+    collected: &mut Collected,
+) -> Result<(), GelfError> {
     let (mut short, mut full, mut time_ns) = (None, None, 0);
     let mut fields = Vec::with_capacity(members.len());
     for (name, value) in members {
-        match name.as_str() {
+        match &**name {
             // Graylog takes both names.
             "short_message" | "message" => short = short.or(json::text(value)),
             "full_message" => full = json::text(value),
@@ -80,16 +105,19 @@ fn take(number: usize, Members(members): &Members<'_>, collected: &mut Collected
             "version" => {}
             _ if value.get() == "null" => {}
             // What is no scalar stays as JSON.
-            _ => fields.push((name.as_str(), scalar(value).unwrap_or(Cow::Borrowed(value.get())))),
+            _ => fields.push((&**name, scalar(value).unwrap_or(Cow::Borrowed(value.get())))),
         }
     }
-    let Some(short) = short.filter(|short| !short.trim().is_empty()) else {
-        return Err(GelfError::Malformed { number, why: "it has no `short_message`".to_owned() });
-    };
-    let message = match full {
-        Some(full) if full.starts_with(&*short) => full,
-        Some(full) if !full.is_empty() => Cow::Owned(format!("{short}\n{full}")),
-        _ => short,
+    let full = full.filter(|full| !full.is_empty());
+    let message = match (short.filter(|short| !short.trim().is_empty()), full) {
+        (Some(short), Some(full)) if full.starts_with(&*short) => full,
+        (Some(short), Some(full)) => Cow::Owned(format!("{short}\n{full}")),
+        (Some(short), None) => short,
+        (None, _) if missing == Missing::IsRefused => {
+            return Err(GelfError::Malformed { number, why: "it has no `short_message`".to_owned() });
+        }
+        (None, Some(full)) => full,
+        (None, None) => String::from_utf8_lossy(object),
     };
     if !collected.fits(message.as_bytes()) {
         return Err(GelfError::TooLong { number });
