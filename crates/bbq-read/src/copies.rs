@@ -88,7 +88,9 @@ impl Reader {
         let is_of = |orphan: &Orphan| {
             let Entry { stream, key, prefix, .. } = &orphan.entry;
             let is_alike = compared_with == Some(*stream) || (prefix.bytes > 0 && prefix.is_of(beginning));
-            orphan.read() > 0 && *key != look.key && is_alike
+            // Nothing tells the copy of a file of which nothing was read from others but its whole beginning.
+            let is_told = orphan.read() > 0 || prefix.bytes as usize == beginning.len();
+            is_told && *key != look.key && is_alike
         };
         let all = self.orphans.all.iter().enumerate();
         let mut orphans: Vec<(usize, Reverse<(bool, u32)>)> = all

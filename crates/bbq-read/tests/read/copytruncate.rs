@@ -251,6 +251,27 @@ fn what_comes_between_the_copy_and_the_truncation_is_counted() {
     assert_eq!((loss.count, loss.bytes), (1, 4));
 }
 
+/// Its copy has everything, so nothing is lost, and nothing may be called lost.
+#[test]
+fn a_file_may_be_truncated_before_any_of_it_is_read() {
+    let mut steps = Steps::new(PACE);
+    steps.write(4, 1500);
+    steps.server.state().refuse = u32::MAX;
+    steps.start();
+    steps.see();
+    steps.pass(20);
+    assert!(steps.server.state().refused > 0, "it was opened, and is not read");
+    steps.copytruncate("a.log.1");
+    steps.server.state().refuse = 0;
+    steps.pass(20);
+    steps.write(1, 1500);
+    steps.expect_all();
+    let passes = u32::try_from(PACE.copy_wait.as_millis()).expect("a short time");
+    steps.pass(passes + PASSES_MORE);
+    let loss = steps.reader.as_ref().expect("a reader").view().loss(LossReason::Truncated);
+    assert_eq!((loss.count, loss.bytes), (0, 0));
+}
+
 #[test]
 fn a_copy_may_replace_the_one_before() {
     let mut steps = Steps::new(PATIENT);
