@@ -61,6 +61,9 @@ Usage: cargo xtask TASK
   soak edges [--minutes N] [--seed S] ...
            send through two edges to a centre by clients with two servers each, while each process is killed, and
            sinks are added and removed
+  soak files [--lines N] [--files N] [--kills N] [--rotations N] [--seed S] [--beside rsyslog]
+           write numbered lines to files that are rotated, and kill their reader and the server behind it, also beside
+           rsyslog
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
   dist     make what a release consists of, in target/dist: packages, a static program, crates, a wheel
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         ["instructions", "--as-tested"] => in_root().and_then(instructions::check_as_tested),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
         ["soak", "chain", ref rest @ ..] => in_root().and_then(|root| chain(root, rest)),
+        ["soak", "files", ref rest @ ..] => in_root().and_then(|_| rotated_files(rest)),
         ["soak", ref rest @ ..] => in_root().and_then(|_| soak(rest)),
         ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
         ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
@@ -145,6 +149,14 @@ fn chain(root: &Path, options: &[&str]) -> Result<(), String> {
     let build = [&["build", "--release", "--locked", "--features", &feature], &packages[..]].concat();
     step::cargo(&[], &build)?;
     step::run(&[], &step::built("bbq-soak")?, &[&["chain"], options].concat())
+}
+
+/// Gets rsyslog if it is asked for, and reads files that are rotated.
+fn rotated_files(options: &[&str]) -> Result<(), String> {
+    if options.iter().any(|option| option.contains("rsyslog")) {
+        unpacked::provide()?;
+    }
+    soak(&[&["files"], options].concat())
 }
 
 /// Runs a program as `cargo xtask test` has built it. Without the other packages of the workspace, cargo gives its dependencies other

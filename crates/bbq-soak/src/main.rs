@@ -1,6 +1,7 @@
 //! Runs real servers and clients of bbq under faults drawn from a seed, and accounts for every message: lost, doubled, out of
 //! order, or never sent. `cargo xtask soak` builds and runs it. `cargo xtask soak chain` runs a chain of two servers and three sinks (`chain`), and
-//! `cargo xtask soak edges` several servers whose sinks come and go (`edges`).
+//! `cargo xtask soak edges` several servers whose sinks come and go (`edges`), and `cargo xtask soak files` readers of files that are
+//! rotated (`files`).
 //!
 //! A run is a series of rounds. In each round, all clients send during faults of one theme. Then the faults end, and every client
 //! waits for its acknowledgements. The server becomes quiet, and its ledger must balance. Then the server is stopped in order,
@@ -19,6 +20,7 @@ mod clients;
 mod disks;
 mod edges;
 mod faults;
+mod files;
 mod home;
 mod message;
 mod options;
@@ -37,6 +39,7 @@ use clap::{Parser, Subcommand};
 
 use chain::options::ChainOptions;
 use edges::options::EdgesOptions;
+use files::options::FilesOptions;
 use options::{Disk, Options};
 use sender::SenderOptions;
 
@@ -45,6 +48,7 @@ use sender::SenderOptions;
 enum Task {
     Chain(ChainOptions),
     Edges(EdgesOptions),
+    Files(FilesOptions),
     #[command(hide = true)]
     Sender(SenderOptions),
 }
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
     let done = match task {
         Some(Task::Chain(options)) => chain::run(&options).map(|is_clean| u8::from(!is_clean)),
         Some(Task::Edges(options)) => edges::run(&options).map(|is_clean| u8::from(!is_clean)),
+        Some(Task::Files(options)) => files::run(&options).map(|is_clean| u8::from(!is_clean)),
         Some(Task::Sender(options)) => sender::send(&options).map(|()| 0),
         None => soak(&options),
     };

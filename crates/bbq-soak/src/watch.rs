@@ -1,6 +1,7 @@
 //! Information about processes from /proc and waitpid.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpgid, waitpid};
@@ -86,4 +87,29 @@ pub(crate) fn resident_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+/// A file that a process has open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) inode: u64,
+    pub(crate) length: u64,
+    /// Where the next read begins, for a process that does not name its places.
+    pub(crate) position: u64,
+    pub(crate) is_deleted: bool,
+}
+
+/// The files below a directory that a process has open, also those that were deleted.
+pub(crate) fn held(pid: u32, below: &Path) -> Vec<Held> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let held = entries.filter_map(|entry| {
+        // The descriptor may be closed meanwhile.
+        let file = fs::read_link(entry.path()).ok().filter(|file| file.starts_with(below))?;
+        let metadata = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().display())).ok()?;
+        let position = info.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()?;
+        let is_deleted = metadata.nlink() == 0 || file.to_string_lossy().ends_with(" (deleted)");
+        Some(Held { inode: metadata.ino(), length: metadata.len(), position, is_deleted })
+    });
+    held.collect()
 }
