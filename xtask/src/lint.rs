@@ -8,25 +8,15 @@ use crate::api;
 use crate::circles;
 use crate::dist::published;
 use crate::needs;
-use crate::step::{self, EVERY_SINK, cargo};
+use crate::step::{EVERY_SINK, cargo};
 use crate::tidy;
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    text(root)?;
-    compiled()
-}
-
-/// What reads the sources: it takes some seconds.
-pub(crate) fn text(root: &Path) -> Result<(), String> {
     needs::provide_to_build()?;
     tidy::run(root)?;
     circles::run(root)?;
     api::check(root)?;
-    cargo(&[], &["fmt", "--all", "--check"])
-}
-
-/// What compiles: clippy, packages and documentation. It takes minutes.
-pub(crate) fn compiled() -> Result<(), String> {
+    cargo(&[], &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];
     let deny = ["--", "-D", "warnings"];
@@ -42,10 +32,4 @@ pub(crate) fn compiled() -> Result<(), String> {
     published::pack(&[], &["--offline", "--no-verify"])?;
     let doc = ["doc", "--release", "--locked", "--no-deps", "--workspace", "--features", EVERY_SINK];
     cargo(&[("RUSTDOCFLAGS", "-D warnings")], &doc)
-}
-
-/// [`compiled`] in a process of its own, which gets what others leave of the processors.
-pub(crate) fn compiled_beside_others() -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    step::run(&[], "nice", &["-n", "19", &program.to_string_lossy(), "lint", "--compiled"])
 }

@@ -37,15 +37,11 @@ use go_server::{NATS, VERSITYGW};
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
-  lint [--text | --compiled]
-           check the rules of tidy, import circles, the lists of public items and the formatting (--text, some seconds),
-           then clippy, the packages and the documentation (--compiled, minutes)
+  lint     check formatting, clippy, documentation, the rules of tidy, import circles, and the lists of public items
   api [--update]
            compare the public items of the libraries with their lists (public-api.txt); --update rewrites the lists
   test     run all tests, and end with their counts, the names of those that failed, and how to run each again;
            as root, first install the programs that the tests need; otherwise name those that are missing
-  test --lint
-           run lint, too: what it compiles, beside the tests, which wait most of their time
   python   run the tests of the Python package alone, with the `bbq` that is built
   book     build the book of docs/ with mdBook, which it installs into target/mdbook, in target/book, and check its links
   simulate [--seeds N] [--seed S] [--trace] [--bug NAME] [--world KIND]
@@ -70,7 +66,7 @@ Usage: cargo xtask TASK
   dist --test
            install the packages that were made, upgrade over them and remove them, with systemd, in a view of this machine
            that is thrown away; as root
-  check    run test --lint and instructions: a change must pass both
+  check    run lint, test and instructions: a change must pass all three
 
 With --as-tested as their first option, simulate, soak and instructions run the program that `test` has built, and build nothing;
 `dist --test --as-tested` makes packages of it, and installs those.";
@@ -79,12 +75,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lint"] => in_root().and_then(lint::run),
-        ["lint", "--text"] => in_root().and_then(lint::text),
-        ["lint", "--compiled"] => in_root().and_then(|_| lint::compiled()),
         ["api"] => in_root().and_then(api::check),
         ["api", "--update"] => in_root().and_then(api::update),
-        ["test"] => in_root().and_then(|root| suite::run(root, || Ok(()))),
-        ["test", "--lint"] => in_root().and_then(lint_and_test),
+        ["test"] => in_root().and_then(suite::run),
         ["book"] => in_root().and_then(book::run),
         ["python"] => in_root().and_then(suite::run_python),
         ["simulate", ref options @ ..] => in_root().and_then(|_| simulate(options)),
@@ -165,13 +158,9 @@ fn as_tested(name: &str, options: &[&str]) -> Result<(), String> {
     step::run(&[], &step::built(name)?, options)
 }
 
-fn lint_and_test(root: &Path) -> Result<(), String> {
-    lint::text(root)?;
-    suite::run(root, lint::compiled_beside_others)
-}
-
 fn check(root: &Path) -> Result<(), String> {
-    lint_and_test(root)?;
+    lint::run(root)?;
+    suite::run(root)?;
     instructions::check_as_tested(root)
 }
 

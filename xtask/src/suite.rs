@@ -67,8 +67,7 @@ const SLOWEST: usize = 10;
 /// How a job ended: the counts are there if it failed, too.
 type Outcome = (Result<(), String>, Tally);
 
-/// Builds and runs the tests, and `beside` while they wait for something.
-pub(crate) fn run(root: &Path, beside: impl FnOnce() -> Result<(), String> + Send) -> Result<(), String> {
+pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide_to_build()?;
     if !needs::is_root() {
         // It only says what is missing, and does so before the build.
@@ -102,16 +101,9 @@ pub(crate) fn run(root: &Path, beside: impl FnOnce() -> Result<(), String> + Sen
         let root = root.to_owned();
         move |shown| (book::build(&root, &mut |line| shown.line(line)), Tally::default())
     }));
-    let (mut ended, other) = thread::scope(|scope| {
-        let other = scope.spawn(beside);
-        let ended = beside::run(jobs, AT_ONCE);
-        (ended, other.join().unwrap_or_else(|_| Err("a thread of xtask panicked".to_owned())))
-    });
+    let mut ended = beside::run(jobs, AT_ONCE);
     ended.extend(beside::run(alone.into_iter().map(of_program).collect(), 1));
-    match (sum(ended), other) {
-        (Err(tests), Err(other)) => Err(format!("{tests}\n{other}")),
-        (tests, other) => tests.and(other),
-    }
+    sum(ended)
 }
 
 /// The tests of the Python package alone.
