@@ -1,4 +1,7 @@
-//! Finds the process that holds an address, for error messages: the socket's inode from /proc/net, its owner from /proc/PID/fd.
+//! Finds the process that holds an address, for error messages: the socket's inode from the kernel's socket diagnosis or /proc/net, its
+//! owner from /proc/PID/fd.
+//!
+//! /proc/net/tcp has every connection, and takes a second to read where there are some 100,000. So it is read only where netlink is blocked.
 //!
 //! It sees this network namespace only, and processes of other users only as root.
 //!
@@ -11,6 +14,7 @@ use std::path::Path;
 
 use crate::Address;
 use crate::address::overlap;
+use crate::diagnose::inet_diag::{Protocol, bound_sockets};
 
 /// `TCP_LISTEN`, as /proc/net/tcp writes it.
 const STATE_LISTEN: &str = "0A";
@@ -54,7 +58,9 @@ pub(crate) fn is_held(address: &Address) -> bool {
 
 fn inodes(address: &Address) -> Vec<u64> {
     match address {
-        Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
+        Address::Tcp(wanted) => listening_inodes(*wanted)
+            .unwrap_or_else(|_| internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true)),
+        // One that has a peer holds its address, too.
         Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
         Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
     }
@@ -64,6 +70,11 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} ({})", self.pid, self.command)
     }
+}
+
+fn listening_inodes(wanted: SocketAddr) -> rustix::io::Result<Vec<u64>> {
+    let sockets = bound_sockets(Protocol::Tcp, wanted.port())?;
+    Ok(sockets.iter().filter(|socket| overlap(socket.address, wanted)).map(|socket| socket.inode).collect())
 }
 
 fn internet_inodes(files: &[&str], wanted: SocketAddr, listening_only: bool) -> Vec<u64> {
@@ -159,6 +170,8 @@ fn holds(pid: u32, link: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -170,6 +183,27 @@ mod tests {
         assert_eq!(v6.to_string(), "[::1]:7777");
         for broken in ["", "0100007F", "01:02", "zz00007F:1E61", &format!("{}:0001", "0".repeat(64))] {
             assert_eq!(hexadecimal_address(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_and_proc_name_the_same_listeners() {
+        let listeners =
+            ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"].map(|at| TcpListener::bind(at).unwrap());
+        let inode = |listener: &TcpListener| rustix::fs::fstat(listener).unwrap().st_ino;
+        for listener in &listeners {
+            let port = listener.local_addr().unwrap().port();
+            // A connection is at the address, too, and does not hold it.
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let _connection = listener.accept().unwrap();
+            for wanted in ["127.0.0.1", "[::1]", "0.0.0.0", "[::]", "127.9.8.7"] {
+                let wanted: SocketAddr = format!("{wanted}:{port}").parse().unwrap();
+                let of_kernel = listening_inodes(wanted).unwrap();
+                let of_proc = internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], wanted, true);
+                assert_eq!(of_kernel, of_proc, "{wanted}");
+                let is_its = of_kernel.contains(&inode(listener));
+                assert_eq!(is_its, overlap(listener.local_addr().unwrap(), wanted), "{wanted}");
+            }
         }
     }
 
