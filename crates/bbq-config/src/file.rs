@@ -131,10 +131,7 @@ impl Settings {
                 source.path.display()
             )));
         }
-        let table = DeTable::parse(source.text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            ConfigError::new(error.message().trim()).at(source.place(start).prefix())
-        })?;
+        let table = DeTable::parse(source.text).map_err(|error| source.not_toml(&error))?;
         self.add_table(source, "", table.get_ref())
     }
 
@@ -286,6 +283,28 @@ impl Source<'_> {
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         Place::File(format!("{}:{line}:{column}", self.path.display()))
     }
+
+    /// The mistake that the parser found, with its place. Of a key that is listed twice, the parser does not say which it is.
+    fn not_toml(&self, error: &toml::de::Error) -> ConfigError {
+        let span = error.span().unwrap_or_default();
+        let start = span.start;
+        let problem = match (error.message().trim(), self.text.get(span)) {
+            ("duplicate key", Some(key)) => listed_twice(key),
+            (problem, _) => problem.to_owned(),
+        };
+        ConfigError::new(problem).at(self.place(start).prefix())
+    }
+}
+
+/// TOML has a list of SPECs and [[...]] tables of one name as two values of one key.
+fn listed_twice(key: &str) -> String {
+    match file_key(key).map(|known| &known.option.values) {
+        Some(Values::Specs(_)) => format!(
+            "{key} is listed twice; write all of them as [[{key}]] tables, or all in one list: \
+             {key} = [\"SPEC\", {{ spec = \"SPEC\", name = \"NAME\" }}]"
+        ),
+        _ => format!("{key} is listed twice; remove one of the two"),
+    }
 }
 
 /// The option with this name.
@@ -317,6 +336,26 @@ mod tests {
         fs::write(&path, text).unwrap();
         let error = Config::load(&KINDS, Some(&path), &Overrides::default()).unwrap_err();
         error.to_string().replace(&directory.path().display().to_string(), "")
+    }
+
+    #[test]
+    fn a_key_that_is_listed_twice_is_named_with_its_place_and_the_remedy() {
+        let error = error_of("sink = [\"null:\"]\n\n[[sink]]\nspec = \"file:a\"\n");
+        assert_eq!(
+            error,
+            "/bbq.toml:3:3: sink is listed twice; write all of them as [[sink]] tables, or all in one list: \
+             sink = [\"SPEC\", { spec = \"SPEC\", name = \"NAME\" }]"
+        );
+        let error = error_of("listen = [\"lines+tcp://127.0.0.1:1\"]\nlisten = []\n");
+        assert!(error.starts_with("/bbq.toml:2:1: listen is listed twice; write all"), "{error}");
+        assert_eq!(
+            error_of("workers = 1\nworkers = 2\n"),
+            "/bbq.toml:2:1: workers is listed twice; remove one of the two"
+        );
+        assert_eq!(
+            error_of("[spool]\nbytes_max = 1\n[spool]\n"),
+            "/bbq.toml:3:2: spool is listed twice; remove one of the two"
+        );
     }
 
     #[test]
