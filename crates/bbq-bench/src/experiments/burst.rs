@@ -111,7 +111,9 @@ fn seeds_table(results: &Results<'_>) -> Vec<String> {
         return Vec::new();
     };
     vec![
-        "The table of the first BBQ (in brackets what it was there, on Windows and an Intel Core i5-2500, over a busy network card):".to_owned(),
+        "The table of BBQ, the Windows library that bbq is named after (in brackets its own figures, on an Intel Core i5-2500, \
+         over a busy network card):"
+            .to_owned(),
         format!("  server accepts: {rate:.2} per sec (1070.96)"),
         format!("  server receives: {rate:.2} per sec (1070.96), {megabytes:.2} MB per sec (4.39)"),
         format!("  max pending msgs: {pending:.0} (1647), curr pending msgs: 0 (0)"),
